@@ -1,0 +1,116 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tidemark-log/tidemark/storage/vfs/syscount"
+)
+
+func TestEverySystemCallOfAFileIsCounted(t *testing.T) {
+	var c syscount.Counters
+	f := NewReal(t.TempDir(), &c)
+	h := open(t, f, "a", Create)
+	put(t, h, "hello", 0)
+	if _, err := h.ReadAt(make([]byte, 5), 0); err != nil { // exactly the file: one pread, no second for the end
+		t.Fatal(err)
+	}
+	if _, err := h.ReadAt(make([]byte, 8), 2); err != io.EOF { // short: a second pread finds the end
+		t.Fatal(err)
+	}
+	for _, err := range []error{h.Sync(), h.Truncate(2), f.SyncDir("."), f.Rename("a", "b"), f.Remove("b"), h.Close()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[syscount.Kind]int64{
+		syscount.Open: 2, syscount.Close: 2, syscount.Pwrite: 1, syscount.Pread: 3, syscount.Fdatasync: 1,
+		syscount.Ftruncate: 1, syscount.Fsync: 1, syscount.Rename: 1, syscount.Unlink: 1,
+	}
+	s := c.Snapshot()
+	for _, k := range syscount.Kinds() {
+		if s.Of(k) != want[k] {
+			t.Errorf("%s: %d, want %d", k, s.Of(k), want[k])
+		}
+	}
+	if s.ToKernel != 5 || s.ToUser != 5+3 {
+		t.Errorf("to kernel %d, to user %d", s.ToKernel, s.ToUser)
+	}
+}
+
+func TestALockSaysWhoHoldsIt(t *testing.T) {
+	f := NewReal(t.TempDir(), nil)
+	l, err := f.Lock(".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = f.Lock(".lock")
+	if want := fmt.Sprintf("pid %d", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s in it", err, want)
+	}
+}
+
+func TestAFullDiskAndASpentQuotaAreNoSpace(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.ENOSPC, unix.EDQUOT} {
+		if err := pathError("write", "a", errno); !errors.Is(err, ErrNoSpace) || !errors.Is(err, errno) {
+			t.Error(err)
+		}
+	}
+	h, err := NewReal("", nil).Open("/dev/full", ReadWrite)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer h.Close()
+	if _, err := h.WriteAt([]byte("x"), 0); !errors.Is(err, ErrNoSpace) {
+		t.Error(err)
+	}
+}
+
+func TestADescriptorOutlivesCloseWhileItIsUsed(t *testing.T) {
+	f := NewReal(t.TempDir(), nil)
+	h := open(t, f, "a", Create)
+	err := h.(FDHolder).WithFD(func(fd uintptr) error {
+		closeAll(t, h)
+		if _, err := unix.Pwrite(int(fd), []byte("x"), 0); err != nil {
+			t.Error(err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Sync(); !errors.Is(err, os.ErrClosed) {
+		t.Error(err)
+	}
+	wantContent(t, f, "a", "x")
+}
+
+func TestDirectFilesReadAndWriteAligned(t *testing.T) {
+	f := NewReal(t.TempDir(), nil)
+	h, err := f.Open("a", Create|Direct)
+	if errors.Is(err, ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	b := make([]byte, 3*DirectAlign)
+	b = b[DirectAlign-int(uintptr(unsafe.Pointer(&b[0]))%DirectAlign):][:DirectAlign]
+	copy(b, "direct")
+	if _, err := h.WriteAt(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	clear(b)
+	if _, err := h.ReadAt(b, 0); err != nil || string(b[:6]) != "direct" {
+		t.Errorf("%q, %v", b[:6], err)
+	}
+}
