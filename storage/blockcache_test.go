@@ -380,15 +380,20 @@ func BenchmarkView(b *testing.B) {
 	}
 }
 
-func TestOverwrittenBlockIsReadAnew(t *testing.T) {
+func TestOverwritingLeavesPinnedBytesAlone(t *testing.T) {
 	f := openCached(t, NewBlockCache(1<<20), &memFile{}, false)
-	for _, w := range []struct {
-		p  string
-		at int64
-	}{{"0123456789", 0}, {"ab", 3}} {
-		if _, err := f.WriteAt([]byte(w.p), w.at); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := f.WriteAt([]byte("0123456789"), 0); err != nil {
+		t.Fatal(err)
+	}
+	old, _, err := f.view(0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("ab"), 3); err != nil {
+		t.Fatal(err)
+	}
+	if string(old) != "0123456789" {
+		t.Fatalf("pinned bytes became %q", old)
 	}
 	if b, _, err := f.view(0, 10); err != nil || string(b) != "012ab56789" {
 		t.Fatalf("%q, %v", b, err)
