@@ -1,7 +1,5 @@
 package storage
 
-import "fmt"
-
 // Engine is how a partition's batches are kept (lab.storage.engine, claim C2).
 type Engine string
 
@@ -89,29 +87,3 @@ const (
 	TransferCopy     Transfer = "copy" // pread and write
 	TransferMmap     Transfer = "mmap" // write from a mapping
 )
-
-// Combination is one choice of the switches that exclude each other.
-type Combination struct {
-	Engine   Engine
-	Cache    Cache
-	Offsets  OffsetScheme
-	Transfer Transfer
-	Sim      bool // inside the simulator
-}
-
-// Check says why a combination is not valid, or nil. This is the one table:
-// broker start, topic configs, factorials and the documentation all use it.
-func (c Combination) Check() error {
-	inMemory := c.Cache != CachePage || c.Engine == EngineBTree
-	switch {
-	case c.Transfer == TransferSendfile && inMemory, c.Transfer == TransferMmap && inMemory:
-		return fmt.Errorf("lab.fetch.transfer=%s needs lab.storage.engine=log and lab.cache=page: with engine %s and cache %s the data is in the process; set lab.fetch.transfer=copy", c.Transfer, c.Engine, c.Cache)
-	case c.Engine == EngineBTree && c.Cache != CachePage:
-		return fmt.Errorf("lab.storage.engine=btree reads through its own mapping: set lab.cache=page, not %s", c.Cache)
-	case c.Engine == EngineBTree && c.Offsets == OffsetsByte:
-		return fmt.Errorf("lab.offsets=byte means a position in a log: lab.storage.engine=btree has none; set lab.offsets=logical")
-	case c.Sim && (c.Engine == EngineBTree || c.Cache == CacheDirect || c.Transfer == TransferMmap):
-		return fmt.Errorf("engine %s, cache %s, transfer %s: btree, direct and mmap need a real file system and do not run in the simulator", c.Engine, c.Cache, c.Transfer)
-	}
-	return nil
-}
