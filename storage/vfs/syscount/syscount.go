@@ -28,10 +28,11 @@ const (
 	Rename
 	Unlink
 	Accept
+	Sendmsg // a write that says more follows at once (MSG_MORE)
 	kinds
 )
 
-var names = [kinds]string{"read", "write", "writev", "pread64", "pwrite64", "sendfile", "fsync", "fdatasync", "openat", "close", "mmap", "munmap", "fallocate", "ftruncate", "rename", "unlink", "accept4"}
+var names = [kinds]string{"read", "write", "writev", "pread64", "pwrite64", "sendfile", "fsync", "fdatasync", "openat", "close", "mmap", "munmap", "fallocate", "ftruncate", "rename", "unlink", "accept4", "sendmsg"}
 
 // String is the name that strace gives the call on linux/amd64.
 func (k Kind) String() string { return names[k] }
