@@ -1,0 +1,218 @@
+package server
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidemark-log/tidemark/broker"
+)
+
+// Bounds of one connection. Reading stops while it is at either.
+const (
+	// inFlightMax is how many requests may be unanswered.
+	inFlightMax = 64
+	// inFlightBytesMax is how many bytes the unanswered requests and their answers
+	// may come to: a request counts for its frame, a fetch also for the bytes it
+	// asks for. One request is always admitted.
+	inFlightBytesMax = 128 << 20
+)
+
+// pending is one request whose answer has not been written.
+type pending struct {
+	pipe          *pipeline
+	next          *pending // the request after it, in order of arrival
+	key           int16
+	version       int16
+	correlationID int32
+	flexible      bool
+	cost          int // bytes, against inFlightBytesMax
+	began         time.Time
+	answered      bool
+	answer        broker.Answer
+}
+
+// pipeline keeps the responses of a connection in the order of its requests.
+//
+// Whoever sets writing writes: it takes answered requests from the head, writes
+// them without the lock, and goes on until the head is unanswered. That is the
+// reader's goroutine when the answer came while it was inside Handle (the usual
+// produce: no goroutine is woken), and one started for it when it came later (a
+// long poll, an ack after a sync). So a reply never blocks the one who gives it.
+//
+// Invariant: writing, or the head is unanswered, or the head is being handled by
+// the reader, which looks again when Handle has returned.
+type pipeline struct {
+	write func(batch []*pending) error // in order, outside the lock
+	fail  func(error)                  // called once, when a write failed or an answer asked for the end
+
+	mu         sync.Mutex
+	changed    sync.Cond // there is room, or it is empty, or it is closed
+	head, tail *pending
+	count      int
+	cost       int
+	answers    int64    // written so far
+	handling   *pending // what the reader is inside Handle with
+	writing    bool
+	closed     bool
+	batch      []*pending // reused by the writer
+}
+
+func newPipeline(write func([]*pending) error, fail func(error)) *pipeline {
+	p := &pipeline{write: write, fail: fail}
+	p.changed.L = &p.mu
+	return p
+}
+
+// admit queues a request that the reader is about to hand to Handle. It waits
+// while the connection is at a bound; false means that the connection is closed.
+func (p *pipeline) admit(q *pending) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !p.closed && p.count > 0 && (p.count >= inFlightMax || p.cost+q.cost > inFlightBytesMax) {
+		p.changed.Wait()
+	}
+	if p.closed {
+		return false
+	}
+	q.pipe = p
+	if p.tail == nil {
+		p.head = q
+	} else {
+		p.tail.next = q
+	}
+	p.tail = q
+	p.count++
+	p.cost += q.cost
+	p.handling = q
+	return true
+}
+
+// reply is the broker.Reply of one request.
+func (q *pending) reply(a broker.Answer) {
+	p := q.pipe
+	p.mu.Lock()
+	again := q.answered
+	q.answered, q.answer = true, a
+	closed := p.closed
+	if q == p.head && q != p.handling && !p.writing && !closed {
+		p.writing = true
+		go p.drain()
+	}
+	p.mu.Unlock()
+	switch {
+	case again:
+		panic(fmt.Sprintf("BUG: server: second reply to request %d (api key %d)", q.correlationID, q.key))
+	case closed:
+		q.release()
+	}
+}
+
+// handled says that Handle has returned for the newest request. The reader
+// writes what is ready.
+func (p *pipeline) handled() {
+	p.mu.Lock()
+	p.handling = nil
+	write := p.head != nil && p.head.answered && !p.writing && !p.closed
+	p.writing = p.writing || write
+	p.mu.Unlock()
+	if write {
+		p.drain()
+	}
+}
+
+// drain writes answers until the head has none. The caller has set writing.
+func (p *pipeline) drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		batch := p.take()
+		if len(batch) == 0 {
+			p.writing = false
+			return
+		}
+		p.mu.Unlock()
+		err := p.write(batch)
+		cost := 0
+		for _, q := range batch {
+			cost += q.cost
+			q.release()
+		}
+		p.mu.Lock()
+		p.count -= len(batch)
+		p.answers += int64(len(batch))
+		p.cost -= cost
+		clear(batch)
+		p.changed.Broadcast()
+		if err != nil {
+			p.writing = false
+			p.mu.Unlock()
+			p.fail(err)
+			p.mu.Lock()
+			return
+		}
+	}
+}
+
+// take removes the answered requests at the head. The batch is good until the next take.
+func (p *pipeline) take() []*pending {
+	p.batch = p.batch[:0]
+	for !p.closed && p.head != nil && p.head.answered {
+		q := p.head
+		p.head, q.next = q.next, nil
+		if p.head == nil {
+			p.tail = nil
+		}
+		p.batch = append(p.batch, q)
+	}
+	return p.batch
+}
+
+// close drops everything unanswered; replies that come later are released.
+func (p *pipeline) close() {
+	p.mu.Lock()
+	p.closed = true
+	q := p.head
+	p.head, p.tail = nil, nil
+	p.changed.Broadcast()
+	// Who was answered is decided here; the others are released by their reply.
+	var answered []*pending
+	for ; q != nil; q = q.next {
+		p.count--
+		p.cost -= q.cost
+		if q.answered {
+			answered = append(answered, q)
+		}
+	}
+	p.mu.Unlock()
+	for _, q := range answered {
+		q.release()
+	}
+}
+
+// waitEmpty returns when every request admitted has been answered and written,
+// or the connection is closed.
+func (p *pipeline) waitEmpty() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !p.closed && p.count > 0 {
+		p.changed.Wait()
+	}
+}
+
+// state says whether an answer is being written (perhaps to a client that does
+// not read), how many requests have no written answer, and how many had one so far.
+func (p *pipeline) state() (writing bool, inFlight int, answers int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.writing, p.count, p.answers
+}
+
+// release gives up what the answer holds. No lock of the pipeline is held: what
+// a pin does when it goes is the storage layer's business.
+func (q *pending) release() {
+	if q.answer.Fetch != nil {
+		q.answer.Fetch.Release()
+	}
+	q.answer = broker.Answer{}
+}

@@ -1,0 +1,191 @@
+package server
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tidemark-log/tidemark/storage/vfs"
+	"github.com/tidemark-log/tidemark/storage/vfs/syscount"
+)
+
+// socket moves bytes over a TCP connection with the system calls of our choice,
+// each attempt counted. An attempt that ends in EAGAIN parks the goroutine on
+// the runtime's poller, as net.Conn's own methods do.
+//
+// One goroutine reads and one writes at a time. The operands of the call in
+// progress are fields, since a closure made for each call would be an
+// allocation for each call.
+type socket struct {
+	conn     net.Conn
+	raw      syscall.RawConn
+	counters *syscount.Counters
+
+	// Progress, for the sweeper: they only grow.
+	bytesRead, bytesWritten atomic.Int64
+
+	recv    *recvBuffer
+	readErr error
+	tryRead func(fd uintptr) bool
+
+	out         [2][]byte // what remains to be written, in order
+	file        vfs.FDHolder
+	filePos     int64
+	fileLeft    int
+	more        bool
+	writeErr    error
+	tryWrite    func(fd uintptr) bool
+	trySendfile func(fd uintptr) bool
+	sendfileFD  func(fd uintptr) error
+	socketFD    int
+}
+
+func newSocket(conn *net.TCPConn, counters *syscount.Counters) (*socket, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	s := &socket{conn: conn, raw: raw, counters: counters}
+	s.tryRead, s.tryWrite, s.trySendfile, s.sendfileFD = s.readOnce, s.writeOnce, s.sendfileOnce, s.sendfileFrom
+	return s, nil
+}
+
+func (s *socket) close() {
+	s.counters.Call(syscount.Close, 1)
+	s.conn.Close()
+}
+
+// fill reads once into recv, waiting for bytes when there are none. At the end
+// of the stream it gives io.EOF.
+func (s *socket) fill(recv *recvBuffer) error {
+	s.recv, s.readErr = recv, nil
+	if err := s.raw.Read(s.tryRead); err != nil {
+		return err
+	}
+	return s.readErr
+}
+
+func (s *socket) readOnce(fd uintptr) (done bool) {
+	space, err := s.recv.space()
+	if err != nil {
+		s.readErr = err
+		return true
+	}
+	for {
+		n, err := unix.Read(int(fd), space)
+		s.counters.Call(syscount.Read, 1)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			s.recv.park()
+			return false
+		case err != nil:
+			s.readErr = err
+		case n == 0:
+			s.readErr = io.EOF
+		default:
+			s.recv.received(n)
+			s.bytesRead.Add(int64(n))
+			s.counters.ToUser(int64(n))
+		}
+		return true
+	}
+}
+
+// write writes all of a and then all of b (either may be empty). With more set
+// the kernel holds a partial packet back for what the next call sends.
+func (s *socket) write(a, b []byte, more bool) error {
+	s.out[0], s.out[1], s.more, s.writeErr = a, b, more, nil
+	err := s.raw.Write(s.tryWrite)
+	s.out = [2][]byte{}
+	if err == nil {
+		err = s.writeErr
+	}
+	return err
+}
+
+func (s *socket) writeOnce(fd uintptr) (done bool) {
+	for {
+		if len(s.out[0]) == 0 {
+			s.out[0], s.out[1] = s.out[1], nil
+		}
+		if len(s.out[0]) == 0 {
+			return true
+		}
+		switch n, err := s.writeCall(int(fd)); {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return false
+		case err != nil:
+			s.writeErr = err
+			return true
+		default:
+			s.bytesWritten.Add(int64(n))
+			s.counters.ToKernel(int64(n))
+			first := min(n, len(s.out[0]))
+			s.out[0] = s.out[0][first:]
+			s.out[1] = s.out[1][n-first:]
+		}
+	}
+}
+
+// writeCall makes the one system call that suits what is to be written.
+func (s *socket) writeCall(fd int) (int, error) {
+	switch {
+	case len(s.out[1]) > 0:
+		s.counters.Call(syscount.Writev, 1)
+		return unix.Writev(fd, s.out[:])
+	case s.more:
+		s.counters.Call(syscount.Sendmsg, 1)
+		return unix.SendmsgN(fd, s.out[0], nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL)
+	default:
+		s.counters.Call(syscount.Write, 1)
+		return unix.Write(fd, s.out[0])
+	}
+}
+
+// sendfile moves n bytes at pos of file to the socket inside the kernel. The
+// descriptor is held for each attempt only: a client that is slow to read must
+// not keep descriptors from the cache.
+func (s *socket) sendfile(file vfs.FDHolder, pos int64, n int) error {
+	s.file, s.filePos, s.fileLeft, s.writeErr = file, pos, n, nil
+	err := s.raw.Write(s.trySendfile)
+	s.file = nil
+	if err == nil {
+		err = s.writeErr
+	}
+	return err
+}
+
+func (s *socket) sendfileOnce(fd uintptr) (done bool) {
+	s.socketFD = int(fd)
+	for s.fileLeft > 0 {
+		switch err := s.file.WithFD(s.sendfileFD); {
+		case err == unix.EAGAIN:
+			return false
+		case err != nil && err != unix.EINTR:
+			s.writeErr = err
+			return true
+		}
+	}
+	return true
+}
+
+func (s *socket) sendfileFrom(fd uintptr) error {
+	n, err := unix.Sendfile(s.socketFD, int(fd), &s.filePos, s.fileLeft)
+	s.counters.Call(syscount.Sendfile, 1)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return io.ErrUnexpectedEOF // the file is shorter than the region that pins it
+	}
+	s.fileLeft -= n
+	s.bytesWritten.Add(int64(n))
+	s.counters.InKernel(int64(n))
+	return nil
+}
