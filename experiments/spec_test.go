@@ -1,0 +1,213 @@
+package experiments
+
+import (
+	"strings"
+	"testing"
+)
+
+const minimal = `question = "q"
+prediction = "p"
+claims = ["C4"]
+workload = { kind = "produce" }
+vary = { acks = ["0", "1"], batch_records = [1, 100] }
+`
+
+func TestAnErrorNamesLineAndKey(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown key at the top":         {minimal + "repeats = 3\n", "x.toml:6: unknown key repeats"},
+		"unknown key in an inline table": {minimal + "run = { seed = 1, repeat = 3 }\n", "x.toml:6: unknown key run.repeat"},
+		"unknown key in a table array":   {minimal + "[[figures]]\nname = \"a\"\ncolour = 3\n", "x.toml:8: unknown key figures.colour"},
+		"wrong type":                     {minimal + "run = { repeats = \"many\" }\n", "x.toml:6: "},
+		"not TOML":                       {minimal + "run = {\n= 3", "x.toml:"},
+		"no prediction":                  {strings.Replace(minimal, `"p"`, `""`, 1), "x.toml:2: no prediction"},
+		"unknown claim":                  {strings.Replace(minimal, "C4", "C99", 1), `x.toml:3: no claim "C99"`},
+		"level twice":                    {strings.Replace(minimal, "[1, 100]", "[1, 1]", 1), "x.toml:5: factor batch_records has level 1 twice"},
+		"no repeats":                     {minimal + "run = { repeats = 0 }\n", "x.toml:6: run.repeats = 0"},
+		"verdict on another claim":       {minimal + "[[verdicts]]\nclaim = \"C5\"\n", "x.toml:6: verdict on \"C5\""},
+		"test without ratio":             {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"a < 2\"\n", "x.toml:8: test \"a < 2\" must begin with ratio("},
+		"test names no factor":           {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"ratio(m, ack=0 / acks=1) < 2\"\n", "x.toml:8: test names ack, which is no factor; factors are acks, batch_records"},
+		"test names no level":            {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"ratio(m, acks=0 / acks=2) < 2\"\n", "x.toml:8: test names acks=2, which is no level of it; levels are 0, 1"},
+		"figure over no factor":          {minimal + "[[figures]]\nname = \"a\"\nkind = \"line\"\nx = \"y\"\n", "x.toml:6: figure a: x \"y\" is no factor"},
+		"max repeats without width":      {minimal + "run = { repeats = 8, max_repeats = 20 }\n", "x.toml:6: run.max_repeats needs run.width"},
+		"override of no factor":          {minimal + "[quick]\nvary = { linger_ms = [0] }\n", "x.toml:7: quick.vary names linger_ms, which is no factor"},
+	} {
+		_, err := Parse("x", []byte(c.text))
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %s…", name, err, c.want)
+		}
+	}
+}
+
+func TestEveryUnknownKeyIsNamed(t *testing.T) {
+	_, err := Parse("x", []byte(minimal+"one = 1\ntwo = 2\n"))
+	if err == nil || err.Error() != "x.toml:6: unknown key one\nx.toml:7: unknown key two" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEveryEmbeddedExperimentParsesInEverySize(t *testing.T) {
+	if len(Names()) < 9 {
+		t.Fatalf("embedded: %v", Names())
+	}
+	for _, name := range Names() {
+		s, err := Load(name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if len(s.Verdicts) == 0 || len(s.Figures) == 0 {
+			t.Errorf("%s: no verdicts or no figures", name)
+		}
+		for _, size := range []Size{SizeQuick, SizeDefault, SizeFull} {
+			sized, err := s.WithSize(size)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			cells, _, err := sized.Cells()
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if size != SizeQuick && sized.Run.Repeats < 8 {
+				t.Errorf("%s in size %s: %d repeats give no verdict", name, size, sized.Run.Repeats)
+			}
+			checkTestsHaveCells(t, sized, cells)
+		}
+	}
+}
+
+// A test whose groups hold no cell would be silently without a verdict.
+func checkTestsHaveCells(t *testing.T, s *Spec, cells []Cell) {
+	t.Helper()
+	for _, v := range s.Verdicts {
+		for _, group := range [][]Setting{v.Parsed().Numerator, v.Parsed().Denominator} {
+			found := false
+			for _, c := range cells {
+				found = found || c.Has(group) && c.Has(v.Parsed().Where)
+			}
+			if !found {
+				t.Errorf("%s: %q has no cell with %v", s.Name, v.Test, group)
+			}
+		}
+	}
+}
+
+func TestFactorialHoldsEveryValidCombinationOnceAndSaysWhatItPruned(t *testing.T) {
+	s, err := Parse("x", []byte(`question = "q"
+prediction = "p"
+workload = { kind = "consume" }
+except = [{ inflight = 2, "lab.cache" = "direct" }]
+[vary]
+"lab.cache" = ["page", "process", "direct"]
+"lab.fetch.transfer" = ["sendfile", "copy"]
+inflight = [1, 2]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, pruned, err := s.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range cells {
+		got = append(got, c.Name())
+	}
+	want := []string{
+		"lab.cache=page/lab.fetch.transfer=sendfile/inflight=1",
+		"lab.cache=page/lab.fetch.transfer=sendfile/inflight=2",
+		"lab.cache=page/lab.fetch.transfer=copy/inflight=1",
+		"lab.cache=page/lab.fetch.transfer=copy/inflight=2",
+		"lab.cache=process/lab.fetch.transfer=copy/inflight=1",
+		"lab.cache=process/lab.fetch.transfer=copy/inflight=2",
+		"lab.cache=direct/lab.fetch.transfer=copy/inflight=1",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("cells:\n%s", strings.Join(got, "\n"))
+	}
+	if len(cells)+len(pruned) != 12 {
+		t.Errorf("%d cells and %d pruned, want 12 in all", len(cells), len(pruned))
+	}
+	for _, p := range pruned {
+		if !strings.Contains(p.Why, "set lab.fetch.transfer=copy") && p.Why != "excepted by the experiment" {
+			t.Errorf("%s pruned without a reason one can act on: %q", p.Name, p.Why)
+		}
+	}
+}
+
+func TestACellCarriesItsLevelsOverWhatTheSpecSets(t *testing.T) {
+	s, err := Parse("x", []byte(`question = "q"
+prediction = "p"
+cluster = { settings = { "lab.cache" = "process", "log.segment.bytes" = 1048576 } }
+workload = { kind = "growth", inflight = 4 }
+[vary]
+store = ["a", "b"]
+inflight = [7]
+[levels.store]
+a = { "lab.cache" = "page", entropy = 2.5 }
+b = { "lab.fetch.transfer" = "copy" }
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, _, err := s.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := cells[0], cells[1]
+	if a.Settings["lab.cache"] != "page" || a.Workload["entropy"] != "2.5" || a.Workload["inflight"] != "7" || a.Settings["log.segment.bytes"] != "1048576" {
+		t.Errorf("a: %+v", a)
+	}
+	if b.Settings["lab.cache"] != "process" || b.Settings["lab.fetch.transfer"] != "copy" {
+		t.Errorf("b: %+v", b)
+	}
+}
+
+func TestParseTestReadsWhatStringWrites(t *testing.T) {
+	for _, text := range []string{
+		"ratio(p99-sec, acks=all / acks=1) < 2",
+		"ratio(bytes/s, a.b=x, d=2 / a.b=y, d=2 where chunk=1MiB, q=3) >= 1.25",
+	} {
+		test, err := ParseTest(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if test.String() != text {
+			t.Errorf("%s came back as %s", text, test)
+		}
+	}
+	for _, bad := range []string{"", "ratio", "ratio(", "ratio()", "ratio(m) < 1", "ratio(m, a=1) < 1", "ratio(m, a=1 / b=2 / c=3) < 1", "ratio(m, a=1 / ) < 1",
+		"ratio(m, a / b) < 1", "ratio(m, a=1 / a=2) = 1", "ratio(m, a=1 / a=2) < x", "ratio(m, a=1 / a=2) < -1", "ratio(m, a=1 / a=2) < NaN", "ratio(m, a=1, a=2 / a=3) < 1", "ratio(m, a=1 / a=2) < 1e99"} {
+		if _, err := ParseTest(bad); err == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+}
+
+func FuzzParseTest(f *testing.F) {
+	f.Add("ratio(p99-sec, acks=all / acks=1) < 2")
+	f.Add("ratio(bytes/s, a=x, d=2 / a=y where chunk=1MiB) >= 1.25")
+	f.Fuzz(func(t *testing.T, text string) {
+		test, err := ParseTest(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseTest(test.String())
+		if err != nil || again.String() != test.String() {
+			t.Errorf("%q became %q and then %q, %v", text, test, again, err)
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(minimal)
+	for _, name := range Names() {
+		if s, err := Load(name); err == nil {
+			f.Add(s.Text)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if s, err := Parse("x", []byte(text)); err == nil {
+			_, _, _ = s.Cells()
+		}
+	})
+}
