@@ -1,0 +1,109 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tidemark-log/tidemark/harness/load"
+	"github.com/tidemark-log/tidemark/harness/sut"
+)
+
+// Server is a running bare server.
+type Server struct {
+	proc *sut.Process
+	Addr string
+}
+
+// StartServer starts a bare server in a process of binary.
+func StartServer(ctx context.Context, binary string, c ServerConfig) (*Server, error) {
+	args := []string{HiddenCommand, "--mode", string(c.Mode), "--file", c.File,
+		"--file-bytes", fmt.Sprint(c.FileBytes), "--frame-max", fmt.Sprint(c.FrameMax), "--sync-bytes", fmt.Sprint(c.SyncBytes)}
+	if c.Overwrite {
+		args = append(args, "--overwrite")
+	}
+	proc, err := sut.Start(ctx, sut.ProcessSpec{
+		Path: binary, Args: args, Ready: func(line string) bool { return strings.HasPrefix(line, readyPrefix) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	addr, err := addrOf(proc.ReadyLine())
+	if err != nil {
+		proc.Kill()
+		return nil, err
+	}
+	return &Server{proc: proc, Addr: addr}, nil
+}
+
+// PID is the server's process id.
+func (s *Server) PID() int { return s.proc.PID() }
+
+// Stop ends the server.
+func (s *Server) Stop() { s.proc.Kill() }
+
+// Loop is one measurement of a bare loop.
+type Loop struct {
+	Binary string
+	Dir    string // scratch, on the disk to measure
+	Mode   Mode
+	// Requests are whole frames to send by turns (discard, write).
+	Requests [][]byte
+	// FetchBytes is the chunk (sendfile).
+	FetchBytes int
+	FileBytes  int64 // of the file written or read
+	Depth      int
+	Overwrite  bool
+	SyncBytes  int64
+	Warmup     time.Duration
+	Measure    time.Duration
+	// MaxBytes bounds what is sent, warmup included, so that a write loop stays inside its file; 0: no bound.
+	MaxBytes int64
+}
+
+// Run measures the loop: record bytes per second.
+func (l Loop) Run(ctx context.Context) (load.Stats, error) {
+	c := ServerConfig{Mode: l.Mode, FileBytes: l.FileBytes, FrameMax: 4096, Overwrite: l.Overwrite, SyncBytes: l.SyncBytes}
+	for _, r := range l.Requests {
+		c.FrameMax = max(c.FrameMax, len(r))
+	}
+	if l.Mode == ModeWrite || l.Mode == ModeSendfile {
+		c.File = filepath.Join(l.Dir, "limits-"+string(l.Mode))
+		defer os.Remove(c.File)
+	}
+	if l.Mode == ModeSendfile {
+		if err := writeFile(c.File, l.FileBytes); err != nil {
+			return load.Stats{}, err
+		}
+	}
+	server, err := StartServer(ctx, l.Binary, c)
+	if err != nil {
+		return load.Stats{}, err
+	}
+	defer server.Stop()
+	w := &load.Window{Warmup: l.Warmup, Measure: l.Measure}
+	if l.MaxBytes > 0 {
+		w.WarmupBytes, w.MeasureBytes = l.MaxBytes/5, l.MaxBytes-l.MaxBytes/5
+	}
+	b := load.Bare{Addr: server.Addr, Requests: l.Requests, FetchBytes: l.FetchBytes, FileBytes: l.FileBytes, Depth: l.Depth}
+	return b.Run(ctx, w)
+}
+
+// writeFile makes a file of n bytes that are in the page cache.
+func writeFile(name string, n int64) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("limits: %w", err)
+	}
+	defer f.Close()
+	chunk := load.Payload(load.NewRand(1, 1), 1<<20, 8)
+	for off := int64(0); off < n; off += int64(len(chunk)) {
+		if _, err := f.WriteAt(chunk[:min(int64(len(chunk)), n-off)], off); err != nil {
+			return fmt.Errorf("limits: write %s: %w", name, err)
+		}
+	}
+	return f.Close()
+}

@@ -1,0 +1,146 @@
+package sut
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// DropCache writes back every file below dir and drops its pages from the page
+// cache. Pages that a process has mapped stay.
+func DropCache(dir string) error {
+	return eachFile(dir, func(f *os.File) error {
+		if err := unix.Fdatasync(int(f.Fd())); err != nil {
+			return fmt.Errorf("sut: sync %s: %w", f.Name(), err)
+		}
+		if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+			return fmt.Errorf("sut: drop the cache of %s: %w", f.Name(), err)
+		}
+		return nil
+	})
+}
+
+// WriteBack makes every file below dir durable and keeps its pages.
+func WriteBack(dir string) error {
+	return eachFile(dir, func(f *os.File) error { return unix.Fdatasync(int(f.Fd())) })
+}
+
+// WarmCache reads every file below dir once.
+func WarmCache(dir string) error {
+	buf := make([]byte, 1<<20)
+	return eachFile(dir, func(f *os.File) error {
+		for off := int64(0); ; {
+			n, err := f.ReadAt(buf, off)
+			off += int64(n)
+			if n == 0 || err != nil {
+				return nil
+			}
+		}
+	})
+}
+
+// Cached says how many bytes of the files below dir are in the page cache, and
+// how long the files are. ok is false where the kernel cannot tell (before Linux 6.5).
+func Cached(dir string) (cached, size int64, ok bool) {
+	ok = true
+	err := eachFile(dir, func(f *os.File) error {
+		st, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		size += st.Size()
+		pages, err := cachestat(f)
+		cached += pages * int64(os.Getpagesize())
+		return err
+	})
+	return cached, size, err == nil
+}
+
+// sysCachestat is the number of cachestat(2) on every architecture.
+const sysCachestat = 451
+
+func cachestat(f *os.File) (pages int64, err error) {
+	whole := [2]uint64{0, 0} // offset, length; length 0: to the end
+	var st struct{ cache, dirty, writeback, evicted, recentlyEvicted uint64 }
+	_, _, errno := unix.Syscall6(sysCachestat, f.Fd(), uintptr(unsafe.Pointer(&whole)), uintptr(unsafe.Pointer(&st)), 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int64(st.cache), nil
+}
+
+func eachFile(dir string, do func(*os.File) error) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			if os.IsNotExist(err) {
+				return nil
+			}
+			return err
+		}
+		f, err := os.Open(path)
+		if os.IsNotExist(err) {
+			return nil // deleted meanwhile
+		} else if err != nil {
+			return err
+		}
+		defer f.Close()
+		return do(f)
+	})
+}
+
+// touched is how much memory TouchMemory has seen to in this process.
+var touched struct {
+	sync.Mutex
+	bytes int64
+}
+
+// TouchMemory makes sure that the next n bytes of page cache come from memory
+// that has been used before. It writes a file of that length in dir and removes
+// it; its pages are freed and given out again first. On a virtual machine the
+// very first use of a page is a fault that the host must serve: ten times the
+// cost of the write it is part of. Once per process for each size is enough.
+func TouchMemory(dir string, n int64) error {
+	touched.Lock()
+	defer touched.Unlock()
+	if n <= touched.bytes {
+		return nil
+	}
+	f, err := os.CreateTemp(dir, "touch-*")
+	if err != nil {
+		return fmt.Errorf("sut: %w", err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	buf := make([]byte, 1<<20)
+	for off := int64(0); off < n; off += int64(len(buf)) {
+		if _, err := f.WriteAt(buf, off); err != nil {
+			return fmt.Errorf("sut: touch memory: %w", err)
+		}
+	}
+	touched.bytes = n
+	return nil
+}
+
+// WritebackRoom is how many bytes may be dirtied before the kernel begins to
+// write back in the background, as things stand.
+func WritebackRoom() (int64, error) {
+	v, err := vmstat("nr_dirty_background_threshold", "nr_dirty", "nr_writeback")
+	if err != nil {
+		return 0, err
+	}
+	return (v[0] - v[1] - v[2]) * int64(os.Getpagesize()), nil
+}
+
+// DirtyLimit is how many dirty bytes make the kernel throttle who writes.
+func DirtyLimit() (int64, error) {
+	v, err := vmstat("nr_dirty_threshold")
+	if err != nil {
+		return 0, err
+	}
+	return v[0] * int64(os.Getpagesize()), nil
+}

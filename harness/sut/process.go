@@ -1,0 +1,171 @@
+// Package sut runs the systems under test: each in a process of its own, found
+// by its pid, and gone when the caller is done with it, whatever happened.
+package sut
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ProcessSpec says what to start.
+type ProcessSpec struct {
+	Path string
+	Args []string
+	Env  []string // added to this process's own
+	// Ready says whether a line of standard output means that the process serves.
+	Ready func(line string) bool
+	// ReadyWithin bounds the wait for that line; 0: one minute.
+	ReadyWithin time.Duration
+	Cgroup      *Cgroup // nil: this process's own
+}
+
+// Process is a started process.
+type Process struct {
+	cmd        *exec.Cmd
+	readyLine  string
+	readyAfter time.Duration
+	output     *tail
+	exited     chan struct{}
+	stopCtx    func() bool
+}
+
+// Start starts the process and waits until it is ready. It is killed when ctx
+// ends, and when this process dies.
+func Start(ctx context.Context, s ProcessSpec) (*Process, error) {
+	path, args := s.Path, s.Args
+	if s.Cgroup != nil {
+		path, args = s.Cgroup.wrap(path, args)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), s.Env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // its own group: Ctrl-C is for us to pass on
+	p := &Process{cmd: cmd, output: &tail{}, exited: make(chan struct{})}
+	out, w := io.Pipe()
+	cmd.Stdout, cmd.Stderr = w, p.output
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("sut: start %s: %w", s.Path, err)
+	}
+	ready := make(chan string, 1)
+	go p.readLines(out, s.Ready, ready)
+	go func() {
+		cmd.Wait()
+		w.Close()
+		close(p.exited)
+	}()
+	p.stopCtx = context.AfterFunc(ctx, func() { p.Kill() })
+	within := s.ReadyWithin
+	if within == 0 {
+		within = time.Minute
+	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case p.readyLine = <-ready:
+		p.readyAfter = time.Since(began)
+		return p, nil
+	case <-p.exited:
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("sut: %s %s ended before it was ready (%s): %s", s.Path, strings.Join(s.Args, " "), cmd.ProcessState, p.output)
+	case <-timer.C:
+		p.Kill()
+		return nil, fmt.Errorf("sut: %s %s was not ready within %s: %s", s.Path, strings.Join(s.Args, " "), within, p.output)
+	}
+}
+
+func (p *Process) readLines(r io.Reader, isReady func(string) bool, ready chan<- string) {
+	lines := bufio.NewScanner(r)
+	found := false
+	for lines.Scan() {
+		line := lines.Text()
+		if !found && isReady(line) {
+			found = true
+			ready <- line
+			continue
+		}
+		fmt.Fprintln(p.output, line)
+	}
+	io.Copy(io.Discard, r) // a line too long to scan must not block the process
+}
+
+// PID is the process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// ReadyLine is the line that said the process serves.
+func (p *Process) ReadyLine() string { return p.readyLine }
+
+// ReadyAfter is the time from start to that line.
+func (p *Process) ReadyAfter() time.Duration { return p.readyAfter }
+
+// Output is the end of what the process printed.
+func (p *Process) Output() string { return p.output.String() }
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Stop asks the process to end, waits, and kills it after grace.
+func (p *Process) Stop(grace time.Duration) error {
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		p.stopCtx()
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+			return fmt.Errorf("sut: %s ended with %s: %s", p.cmd.Path, p.cmd.ProcessState, p.output)
+		}
+		return nil
+	case <-timer.C:
+		p.Kill()
+		return fmt.Errorf("sut: %s did not end within %s of SIGTERM and was killed: %s", p.cmd.Path, grace, p.output)
+	}
+}
+
+// Kill ends the process with kill -9 and waits for its end. It may be called again.
+func (p *Process) Kill() {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return
+	}
+	<-p.exited
+	if p.stopCtx != nil {
+		p.stopCtx()
+	}
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+const tailBytes = 4096
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, b...)
+	if over := len(t.b) - tailBytes; over > 0 {
+		t.b = t.b[:copy(t.b, t.b[over:])]
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.b) == 0 {
+		return "(it printed nothing)"
+	}
+	return strings.TrimSpace(string(t.b))
+}
