@@ -1,0 +1,56 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// CreatePartitions, versions 0-3. Left out: the timeout.
+
+func (b *Broker) handleCreatePartitions(req *kmsg.CreatePartitionsRequest, reply Reply) {
+	resp := req.ResponseKind().(*kmsg.CreatePartitionsResponse)
+	resp.Topics = make([]kmsg.CreatePartitionsResponseTopic, len(req.Topics))
+	pending := newCountdown(len(req.Topics), func() { reply(Answer{Body: resp}) })
+	seen := map[string]bool{}
+	for i := range req.Topics {
+		rt, t := &req.Topics[i], &resp.Topics[i]
+		t.Default()
+		t.Topic = strings.Clone(rt.Topic)
+		code, why := b.checkGrowth(rt)
+		if seen[t.Topic] {
+			code, why = codeInvalidRequest, "the topic is named twice in one request"
+		}
+		seen[t.Topic] = true
+		if code != codeNone {
+			t.ErrorCode, t.ErrorMessage = code, &why
+			pending.done()
+			continue
+		}
+		b.growTopic(t.Topic, rt.Count, req.ValidateOnly, func(r topicResult) {
+			if r.code != codeNone {
+				t.ErrorCode, t.ErrorMessage = r.code, &r.why
+			}
+			pending.done()
+		})
+	}
+	pending.done()
+}
+
+// checkGrowth looks at an explicit assignment of the new partitions: each to this broker.
+func (b *Broker) checkGrowth(t *kmsg.CreatePartitionsRequestTopic) (code int16, why string) {
+	known := b.meta.Load().topics[t.Topic]
+	if t.Assignment == nil || known == nil {
+		return codeNone, ""
+	}
+	if want := int(t.Count) - len(known.partitions); len(t.Assignment) != want {
+		return codeInvalidReplicaAssignment, fmt.Sprintf("%d assignments for %d new partitions", len(t.Assignment), want)
+	}
+	for _, a := range t.Assignment {
+		if len(a.Replicas) != 1 || a.Replicas[0] != b.static.BrokerID {
+			return codeInvalidReplicaAssignment, fmt.Sprintf("the only broker is %d", b.static.BrokerID)
+		}
+	}
+	return codeNone, ""
+}

@@ -1,0 +1,111 @@
+package broker
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// CreateTopics, versions 0-7. Replication factor 1 or the default, assignments to
+// this broker only. The answer comes when the topics are durable and can be used.
+//
+// Left out: the timeout (the answer always tells the outcome).
+
+// topicsPerRequestMax bounds the topics of one administrative request.
+const topicsPerRequestMax = 10_000
+
+func (b *Broker) handleCreateTopics(req *kmsg.CreateTopicsRequest, reply Reply) {
+	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+	resp.Topics = make([]kmsg.CreateTopicsResponseTopic, len(req.Topics))
+	var specs []topicSpec
+	var of []int // specs[i] is for topic of[i]
+	for i := range req.Topics {
+		t := &resp.Topics[i]
+		t.Default()
+		t.Topic = strings.Clone(req.Topics[i].Topic)
+		spec, code, why := b.specOf(req, i)
+		if code != codeNone {
+			t.ErrorCode, t.ErrorMessage = code, &why
+			continue
+		}
+		specs, of = append(specs, spec), append(of, i)
+	}
+	b.createTopics(specs, func(results []topicResult) {
+		for i, r := range results {
+			t := &resp.Topics[of[i]]
+			if r.code != codeNone {
+				t.ErrorCode, t.ErrorMessage = r.code, &r.why
+				continue
+			}
+			t.TopicID, t.NumPartitions, t.ReplicationFactor = r.t.id, specs[i].partitions, 1
+			t.Configs = b.createdConfigs(r)
+		}
+		reply(Answer{Body: resp})
+	})
+}
+
+// specOf reads topic i of a request, copying what outlives the call.
+func (b *Broker) specOf(req *kmsg.CreateTopicsRequest, i int) (spec topicSpec, code int16, why string) {
+	t := &req.Topics[i]
+	spec = topicSpec{name: strings.Clone(t.Topic), partitions: t.NumPartitions, dryRun: req.ValidateOnly}
+	same := func(other kmsg.CreateTopicsRequestTopic) bool { return other.Topic == t.Topic }
+	switch {
+	case len(req.Topics) > topicsPerRequestMax:
+		return spec, codeInvalidRequest, fmt.Sprintf("%d topics in one request: at most %d are served", len(req.Topics), topicsPerRequestMax)
+	case slices.ContainsFunc(req.Topics[:i], same):
+		return spec, codeInvalidRequest, "the topic is named twice in one request"
+	case len(t.ReplicaAssignment) > 0:
+		if t.NumPartitions != -1 || t.ReplicationFactor != -1 {
+			return spec, codeInvalidRequest, "with an assignment, partitions and replication factor must be -1"
+		}
+		spec.partitions = int32(len(t.ReplicaAssignment))
+		if why := b.checkAssignment(t.ReplicaAssignment); why != "" {
+			return spec, codeInvalidReplicaAssignment, why
+		}
+	case t.ReplicationFactor != 1 && t.ReplicationFactor != -1:
+		return spec, codeInvalidReplicationFactor, fmt.Sprintf("replication factor %d: this is a cluster of one broker", t.ReplicationFactor)
+	case t.NumPartitions == -1:
+		spec.partitions = b.cfg.Load().NumPartitions
+	}
+	for _, c := range t.Configs {
+		if c.Value == nil {
+			return spec, codeInvalidConfig, "setting " + c.Name + " has no value"
+		}
+		if spec.overrides == nil {
+			spec.overrides = map[string]string{}
+		}
+		spec.overrides[strings.Clone(c.Name)] = strings.Clone(*c.Value)
+	}
+	return spec, codeNone, ""
+}
+
+// checkAssignment wants each of the partitions 0, 1, 2, … on this broker.
+func (b *Broker) checkAssignment(assignment []kmsg.CreateTopicsRequestTopicReplicaAssignment) string {
+	seen := make([]bool, len(assignment))
+	for _, a := range assignment {
+		if a.Partition < 0 || int(a.Partition) >= len(seen) || seen[a.Partition] {
+			return fmt.Sprintf("partition %d: the assignment must name the partitions from 0 on, each once", a.Partition)
+		}
+		seen[a.Partition] = true
+		if len(a.Replicas) != 1 || a.Replicas[0] != b.static.BrokerID {
+			return fmt.Sprintf("partition %d: the only broker is %d", a.Partition, b.static.BrokerID)
+		}
+	}
+	return ""
+}
+
+func (b *Broker) createdConfigs(r topicResult) []kmsg.CreateTopicsResponseTopicConfig {
+	topicNames := slices.Sorted(maps.Keys(byTopicName))
+	configs := make([]kmsg.CreateTopicsResponseTopicConfig, 0, len(topicNames))
+	for _, name := range topicNames {
+		s := settingByTopicName(name)
+		c := kmsg.NewCreateTopicsResponseTopicConfig()
+		c.Name, c.Value = name, ptr(s.Value(r.cfg))
+		c.Source = int8(s.topicSource(r.t.overrides, r.cfg))
+		configs = append(configs, c)
+	}
+	return configs
+}

@@ -1,0 +1,292 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-log/tidemark/broker/env"
+	"github.com/tidemark-log/tidemark/storage"
+)
+
+// Fetch, versions 4-18, topics by id from 13.
+//
+// A fetch is answered at once when it finds min bytes, an error, or max wait 0;
+// else it waits at its partitions until they have grown by enough, or max wait
+// is over. Every answer reads again, so it never tells less than is visible.
+//
+// Left out: fetch sessions (each answer has session id 0, so clients send every
+// partition each time), fetches by followers, the diverging epoch (followers'),
+// aborted transactions (there are none, so the last stable offset is the high
+// watermark), rack awareness, the tags about other leaders.
+
+// fetchOp is one fetch from request to answer. Who claims it first, of a woken
+// partition, the timer and a closed connection, completes it.
+type fetchOp struct {
+	b        *Broker
+	conn     ConnID
+	version  int16
+	minBytes int64
+	maxBytes int
+	topics   []fetchTopic
+	reply    Reply
+
+	claimed atomic.Bool
+	bytes   atomic.Int64 // found at the first read, and grown since
+	joining sync.Mutex   // held before a partition's lock, never after
+	stop    func() bool  // the timer of max wait
+
+	nextWoken              *fetchOp // under no lock: the claimer's
+	registered             bool     // this and below: under fetchWaits.mu
+	nextOfConn, prevOfConn *fetchOp
+}
+
+type fetchTopic struct {
+	name  string
+	id    topicID
+	parts []fetchPart
+}
+
+// fetchPart is one partition of a fetch: what is asked, the answer, and its link in the partition's list.
+type fetchPart struct {
+	op         *fetchOp
+	p          *partition
+	index      int32
+	epoch      int32 // that the client believes current; -1: none
+	offset     int64
+	maxBytes   int
+	code       int16
+	hw, start  int64
+	region     storage.Region
+	seenBytes  int64 // the partition's visibleBytes that op knows of
+	next, prev *fetchPart
+	linked     bool
+}
+
+func (b *Broker) handleFetch(conn ConnID, req *kmsg.FetchRequest, reply Reply) {
+	op, code := b.newFetch(conn, req, reply)
+	if code != codeNone {
+		op.topics = nil
+		reply(Answer{Fetch: op.encode(code)})
+		return
+	}
+	bytes, failed := op.read()
+	if failed || bytes >= op.minBytes || req.MaxWaitMillis <= 0 || len(op.topics) == 0 {
+		reply(Answer{Fetch: op.encode(codeNone)})
+		return
+	}
+	op.release() // a fetch that waits pins nothing
+	op.wait(bytes, time.Duration(req.MaxWaitMillis)*time.Millisecond)
+}
+
+// newFetch resolves a request. Topic names of known topics are the topic's own,
+// so a fetch that waits holds nothing of the receive buffer: unknown ones are answered at once.
+func (b *Broker) newFetch(conn ConnID, req *kmsg.FetchRequest, reply Reply) (*fetchOp, int16) {
+	cfg := b.cfg.Load()
+	op := &fetchOp{b: b, conn: conn, version: req.Version, minBytes: int64(req.MinBytes), reply: reply}
+	op.maxBytes = min(max(int(req.MaxBytes), 0), cfg.FetchMaxBytes)
+	if req.SessionID != 0 {
+		return op, codeFetchSessionIDNotFound
+	}
+	n := 0
+	for i := range req.Topics {
+		n += len(req.Topics[i].Partitions)
+	}
+	if n > cfg.FetchPartitionsMax || req.ReplicaID >= 0 {
+		return op, codeInvalidRequest
+	}
+	parts := make([]fetchPart, n)
+	op.topics = make([]fetchTopic, len(req.Topics))
+	m := b.meta.Load()
+	for i := range req.Topics {
+		rt, t := &req.Topics[i], &op.topics[i]
+		var known *topic
+		unknown := codeUnknownTopicOrPartition
+		if req.Version >= 13 {
+			known, unknown = m.byID[rt.TopicID], codeUnknownTopicID
+		} else {
+			known = m.topics[rt.Topic]
+		}
+		t.name, t.id = rt.Topic, rt.TopicID
+		if known != nil {
+			t.name = known.name
+		}
+		t.parts, parts = parts[:len(rt.Partitions)], parts[len(rt.Partitions):]
+		for j := range rt.Partitions {
+			rp := &rt.Partitions[j]
+			f := &t.parts[j]
+			f.op, f.index, f.offset, f.maxBytes = op, rp.Partition, rp.FetchOffset, int(rp.PartitionMaxBytes)
+			f.epoch = rp.CurrentLeaderEpoch
+			if f.p = known.partition(rp.Partition); f.p == nil {
+				f.code = unknown
+				if known != nil {
+					f.code = codeUnknownTopicOrPartition
+				}
+			}
+		}
+	}
+	return op, codeNone
+}
+
+// read fills in the answer: regions in the request's order until max bytes are
+// full. The first batch found is given however long it is, so that a consumer
+// always gets on.
+func (op *fetchOp) read() (bytes int64, failed bool) {
+	left := op.maxBytes
+	for i := range op.topics {
+		for j := range op.topics[i].parts {
+			f := &op.topics[i].parts[j]
+			if f.p != nil {
+				f.p.fetch(f, left, bytes == 0)
+			}
+			failed = failed || f.code != codeNone
+			bytes += int64(f.region.Len)
+			left -= min(left, f.region.Len)
+		}
+	}
+	return bytes, failed
+}
+
+// fetch answers one part. first is true until a partition has given a batch.
+func (p *partition) fetch(f *fetchPart, left int, first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fetchLocked(f, left, first)
+}
+
+func (p *partition) fetchLocked(f *fetchPart, left int, first bool) {
+	f.hw, f.start = -1, -1
+	f.seenBytes = p.visibleBytes
+	if err := p.usable(); err != nil {
+		f.code = codeOf(err)
+		return
+	}
+	f.hw, f.start = p.visible, p.log.LogStartOffset()
+	f.code = p.checkEpoch(f.epoch)
+	switch {
+	case f.code != codeNone:
+		return
+	case f.offset < f.start || f.offset > p.log.LogEndOffset():
+		f.code = codeOffsetOutOfRange
+		return
+	case f.offset >= p.visible || left <= 0 && !first:
+		return
+	}
+	limit := min(max(f.maxBytes, 0), left)
+	region, err := p.log.Read(f.offset, p.visible, limit)
+	if err != nil {
+		f.code = codeOf(err)
+		if !errors.As(err, new(*storage.ProtocolError)) {
+			p.b.env.Report(env.Error, fmt.Sprintf("fetch of %s-%d at offset %d: %v", p.topic, p.index, f.offset, err))
+		}
+		return
+	}
+	if region.Len > limit && !first {
+		region.Release()
+		return
+	}
+	f.region = region
+}
+
+// checkEpoch holds a client's leader epoch against the partition's (KIP-320); -1: the client has none.
+func (p *partition) checkEpoch(epoch int32) int16 {
+	switch {
+	case epoch < 0 || epoch == p.epoch:
+		return codeNone
+	case epoch < p.epoch:
+		return codeFencedLeaderEpoch
+	}
+	return codeUnknownLeaderEpoch
+}
+
+// wait lets the fetch wait at its partitions. Between the read and the joining of
+// a partition's list that partition may have grown, and the fetch would sleep
+// through it: so joining compares bytes, as a growth would have done.
+//
+// The fetch may be claimed, by a partition or the timer, while it still joins
+// others: leave waits for joining, so that no link stays behind.
+func (op *fetchOp) wait(found int64, d time.Duration) {
+	op.bytes.Store(found)
+	if !op.b.waits.add(op, op.b.cfg.Load().FetchWaitsMax) {
+		op.reply(Answer{Fetch: op.encode(codeNone)})
+		return
+	}
+	enough := false
+	op.joining.Lock()
+	op.stop = op.b.env.After(d, func() {
+		if op.claim() {
+			op.complete()
+		}
+	})
+	for i := range op.topics {
+		for j := range op.topics[i].parts {
+			enough = op.topics[i].parts[j].join() || enough
+		}
+	}
+	op.joining.Unlock()
+	if enough && op.claim() {
+		op.complete()
+	}
+}
+
+// join adds the part to its partition's list and reports whether the fetch has enough by now.
+func (f *fetchPart) join() bool {
+	f.p.mu.Lock()
+	defer f.p.mu.Unlock()
+	if f.p.usable() != nil {
+		return true
+	}
+	grown := f.p.visibleBytes - f.seenBytes
+	f.seenBytes = f.p.visibleBytes
+	f.p.waiting.add(f)
+	return f.op.grow(grown)
+}
+
+// grow adds visible bytes and reports whether the fetch has enough.
+func (op *fetchOp) grow(bytes int64) bool { return op.bytes.Add(bytes) >= op.minBytes }
+
+// claim is true for one caller only.
+func (op *fetchOp) claim() bool { return !op.claimed.Swap(true) }
+
+// complete answers a claimed fetch with what is visible now. No lock is held.
+func (op *fetchOp) complete() {
+	op.leave()
+	op.read()
+	op.reply(Answer{Fetch: op.encode(codeNone)})
+}
+
+// drop ends a claimed fetch whose connection is gone.
+func (op *fetchOp) drop() {
+	op.leave()
+	op.reply(Answer{Silent: true})
+}
+
+// leave ends the waiting of a claimed fetch.
+func (op *fetchOp) leave() {
+	op.joining.Lock()
+	defer op.joining.Unlock()
+	op.stop()
+	for i := range op.topics {
+		for j := range op.topics[i].parts {
+			f := &op.topics[i].parts[j]
+			f.p.mu.Lock()
+			f.p.waiting.remove(f)
+			f.p.mu.Unlock()
+		}
+	}
+	op.b.waits.remove(op)
+}
+
+func (op *fetchOp) release() {
+	for i := range op.topics {
+		for j := range op.topics[i].parts {
+			f := &op.topics[i].parts[j]
+			f.region.Release()
+			f.region = storage.Region{}
+		}
+	}
+}

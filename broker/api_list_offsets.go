@@ -1,0 +1,126 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// ListOffsets, versions 1-11.
+//
+// Left out: remote storage, so the earliest local offset (-4) is the log start
+// offset and the offsets of tiers (-5, -6) are unknown (-1); isolation levels,
+// since there are no transactions.
+
+// The timestamps that mean a place.
+const (
+	timestampLatest        = -1
+	timestampEarliest      = -2
+	timestampMax           = -3
+	timestampEarliestLocal = -4
+	timestampLatestTiered  = -5
+	timestampPendingUpload = -6
+)
+
+func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) *kmsg.ListOffsetsResponse {
+	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	m := b.meta.Load()
+	resp.Topics = make([]kmsg.ListOffsetsResponseTopic, len(req.Topics))
+	for i := range req.Topics {
+		rt, t := &req.Topics[i], &resp.Topics[i]
+		t.Topic = rt.Topic
+		t.Partitions = make([]kmsg.ListOffsetsResponseTopicPartition, len(rt.Partitions))
+		for j := range rt.Partitions {
+			rp, answer := &rt.Partitions[j], &t.Partitions[j]
+			answer.Default()
+			answer.Partition = rp.Partition
+			answer.Timestamp, answer.Offset, answer.LeaderEpoch = -1, -1, -1
+			p := m.partition(rt.Topic, rp.Partition)
+			if p == nil {
+				answer.ErrorCode = codeUnknownTopicOrPartition
+				continue
+			}
+			p.listOffset(rp.Timestamp, rp.CurrentLeaderEpoch, answer)
+		}
+	}
+	return resp
+}
+
+func (p *partition) listOffset(timestamp int64, epoch int32, answer *kmsg.ListOffsetsResponseTopicPartition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.usable(); err != nil {
+		answer.ErrorCode = codeOf(err)
+		return
+	}
+	if answer.ErrorCode = p.checkEpoch(epoch); answer.ErrorCode != codeNone {
+		return
+	}
+	switch {
+	case timestamp == timestampLatest:
+		answer.Offset, answer.LeaderEpoch = p.visible, p.epoch
+	case timestamp == timestampEarliest, timestamp == timestampEarliestLocal:
+		answer.Offset, answer.LeaderEpoch = p.log.LogStartOffset(), p.epoch
+	case timestamp == timestampLatestTiered, timestamp == timestampPendingUpload:
+	case timestamp == timestampMax:
+		found, err := p.maxTimestamp()
+		found.put(answer, err)
+	case timestamp >= 0:
+		found, err := p.offsetForTimestamp(timestamp)
+		found.put(answer, err)
+	default:
+		answer.ErrorCode = codeInvalidRequest
+	}
+}
+
+// timestamped is an offset found by its timestamp; ok is false when there is none.
+type timestamped struct {
+	offset, timestamp int64
+	epoch             int32
+	ok                bool
+}
+
+func (f timestamped) put(answer *kmsg.ListOffsetsResponseTopicPartition, err error) {
+	if answer.ErrorCode = codeOf(err); f.ok && err == nil {
+		answer.Offset, answer.Timestamp, answer.LeaderEpoch = f.offset, f.timestamp, f.epoch
+	}
+}
+
+// offsetForTimestamp finds the first visible offset whose timestamp is at least ts.
+func (p *partition) offsetForTimestamp(ts int64) (timestamped, error) {
+	offset, timestamp, epoch, ok, err := p.log.OffsetForTimestamp(ts)
+	return timestamped{offset, timestamp, epoch, ok && offset < p.visible}, err
+}
+
+// maxTimestamp finds the offset of the largest timestamp: by bisection, since a
+// log answers only where a timestamp or a larger one first is. At most 2*63 looks.
+func (p *partition) maxTimestamp() (timestamped, error) {
+	best, err := p.offsetForTimestamp(0)
+	if err != nil || !best.ok {
+		return best, err
+	}
+	// low is a timestamp that is there; high one that neither is nor is passed.
+	high := int64(noLimit)
+	for step := int64(1); best.timestamp < noLimit-step; step *= 2 {
+		f, err := p.offsetForTimestamp(best.timestamp + step)
+		if err != nil {
+			return f, err
+		}
+		if !f.ok {
+			high = best.timestamp + step
+			break
+		}
+		best = f
+	}
+	for best.timestamp+1 < high {
+		middle := best.timestamp + (high-best.timestamp)/2
+		f, err := p.offsetForTimestamp(middle)
+		switch {
+		case err != nil:
+			return f, err
+		case f.ok:
+			best = f
+		default:
+			high = middle
+		}
+	}
+	return best, nil
+}

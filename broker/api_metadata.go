@@ -1,0 +1,145 @@
+package broker
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Metadata, versions 0-13, topics by id from 10. A topic that is not there is
+// created where the request and auto.create.topics.enable allow it, and the answer waits for it.
+//
+// Left out: authorized operations, racks.
+
+const authorizedOperationsNone = -1 << 31
+
+func (b *Broker) handleMetadata(req *kmsg.MetadataRequest, local string, reply Reply) {
+	missing := b.missingTopics(req)
+	if len(missing) == 0 {
+		reply(Answer{Body: b.metadataAnswer(req, local)})
+		return
+	}
+	// The request's strings alias the receive buffer, and the creation outlives this call.
+	own := &kmsg.MetadataRequest{Version: req.Version, Topics: make([]kmsg.MetadataRequestTopic, len(req.Topics))}
+	for i, t := range req.Topics {
+		own.Topics[i].TopicID = t.TopicID
+		if t.Topic != nil {
+			own.Topics[i].Topic = ptr(strings.Clone(*t.Topic))
+		}
+	}
+	local = strings.Clone(local)
+	b.createTopics(missing, func([]topicResult) {
+		reply(Answer{Body: b.metadataAnswer(own, local)})
+	})
+}
+
+// autoCreateMax bounds how many topics one Metadata request may create.
+const autoCreateMax = 1000
+
+// missingTopics is what the request asks for, may create and does not find.
+func (b *Broker) missingTopics(req *kmsg.MetadataRequest) []topicSpec {
+	cfg, m := b.cfg.Load(), b.meta.Load()
+	if !cfg.AutoCreateTopics || req.Version >= 4 && !req.AllowAutoTopicCreation {
+		return nil
+	}
+	var specs []topicSpec
+	for _, t := range req.Topics {
+		if t.Topic == nil || m.topics[*t.Topic] != nil || checkTopicName(*t.Topic) != "" || len(specs) == autoCreateMax {
+			continue
+		}
+		specs = append(specs, topicSpec{name: strings.Clone(*t.Topic), partitions: cfg.NumPartitions})
+	}
+	return specs
+}
+
+func (b *Broker) metadataAnswer(req *kmsg.MetadataRequest, local string) *kmsg.MetadataResponse {
+	m := b.meta.Load()
+	resp := req.ResponseKind().(*kmsg.MetadataResponse)
+	resp.Default()
+	host, port := b.advertised(local)
+	broker := kmsg.NewMetadataResponseBroker()
+	broker.NodeID, broker.Host, broker.Port = b.static.BrokerID, host, port
+	resp.Brokers = []kmsg.MetadataResponseBroker{broker}
+	resp.ClusterID = &m.clusterID
+	resp.ControllerID = b.static.BrokerID
+	resp.AuthorizedOperations = authorizedOperationsNone
+
+	all := req.Topics == nil || req.Version == 0 && len(req.Topics) == 0
+	if all {
+		resp.Topics = make([]kmsg.MetadataResponseTopic, 0, len(m.sorted))
+		for _, t := range m.sorted {
+			resp.Topics = append(resp.Topics, b.describeTopic(t))
+		}
+		return resp
+	}
+	resp.Topics = make([]kmsg.MetadataResponseTopic, 0, len(req.Topics))
+	for i := range req.Topics {
+		resp.Topics = append(resp.Topics, b.metadataTopic(m, &req.Topics[i]))
+	}
+	return resp
+}
+
+// metadataTopic answers for one topic of a request, by name or else by id.
+func (b *Broker) metadataTopic(m *metadata, want *kmsg.MetadataRequestTopic) kmsg.MetadataResponseTopic {
+	missing := kmsg.NewMetadataResponseTopic()
+	missing.AuthorizedOperations = authorizedOperationsNone
+	missing.Topic = want.Topic
+	if want.Topic == nil {
+		if t := m.byID[want.TopicID]; t != nil {
+			return b.describeTopic(t)
+		}
+		missing.TopicID, missing.ErrorCode = want.TopicID, codeUnknownTopicID
+		return missing
+	}
+	if t := m.topics[*want.Topic]; t != nil {
+		return b.describeTopic(t)
+	}
+	missing.ErrorCode = codeUnknownTopicOrPartition
+	if checkTopicName(*want.Topic) != "" {
+		missing.ErrorCode = codeInvalidTopic
+	}
+	return missing
+}
+
+func (b *Broker) describeTopic(t *topic) kmsg.MetadataResponseTopic {
+	answer := kmsg.NewMetadataResponseTopic()
+	answer.Topic, answer.TopicID = &t.name, t.id
+	answer.AuthorizedOperations = authorizedOperationsNone
+	answer.Partitions = make([]kmsg.MetadataResponseTopicPartition, len(t.partitions))
+	self := []int32{b.static.BrokerID}
+	for i, p := range t.partitions {
+		a := &answer.Partitions[i]
+		a.Default()
+		a.Partition, a.Replicas, a.LeaderEpoch = p.index, self, p.epoch
+		if p.dir.offline.Load() {
+			a.ErrorCode, a.Leader, a.OfflineReplicas = codeLeaderNotAvailable, -1, self
+			continue
+		}
+		a.Leader, a.ISR = b.static.BrokerID, self
+	}
+	return answer
+}
+
+// advertised is the address that clients are told: advertised.listeners, or the
+// one this client came to.
+func (b *Broker) advertised(local string) (host string, port int32) {
+	address := local
+	if a := b.static.AdvertisedListeners; len(a) > 0 {
+		address = a[0]
+	}
+	if _, rest, ok := strings.Cut(address, "://"); ok {
+		address = rest
+	}
+	i := strings.LastIndexByte(address, ':')
+	if i < 0 {
+		return address, 0
+	}
+	n, _ := strconv.ParseUint(address[i+1:], 10, 16)
+	host = strings.Trim(address[:i], "[]")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+	}
+	return host, int32(n)
+}

@@ -1,0 +1,185 @@
+package broker
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-log/tidemark/storage"
+	"github.com/tidemark-log/tidemark/storage/record"
+)
+
+// Produce, versions 0-13, topics by id from 13. One record batch (magic 2) per
+// partition, as Kafka asks; older formats, which versions 0-2 carry, get
+// UNSUPPORTED_FOR_MESSAGE_FORMAT.
+//
+// acks=1 and acks=all are the same in a cluster of one: the leader has it, and
+// where the flush policy says so, durably. acks=0 is not answered; a failure closes the connection.
+//
+// Left out: transactions (a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+// fatal in every client, so that none waits for a coordinator that never comes),
+// the error records of version 8 (the message says which), tags about other leaders.
+
+// produceOp is one produce request that may wait for syncs.
+type produceOp struct {
+	resp    *kmsg.ProduceResponse
+	pending atomic.Int32 // syncs still to wait for, and 1 while the handler runs
+	reply   Reply
+}
+
+func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
+	op := &produceOp{resp: req.ResponseKind().(*kmsg.ProduceResponse), reply: reply}
+	op.pending.Store(1)
+	refused := codeNone
+	switch {
+	case req.Acks < -1 || req.Acks > 1:
+		refused = codeInvalidRequiredAcks
+	case req.TransactionID != nil:
+		refused = codeTransactionalIDAuthFailed
+	}
+	m := b.meta.Load()
+	op.resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
+	failed := false
+	for i := range req.Topics {
+		rt, t := &req.Topics[i], &op.resp.Topics[i]
+		known, unknown := m.topics[rt.Topic], codeUnknownTopicOrPartition
+		if req.Version >= 13 {
+			known, unknown = m.byID[rt.TopicID], codeUnknownTopicID
+		}
+		t.TopicID = rt.TopicID
+		if known != nil {
+			t.Topic, unknown = known.name, codeUnknownTopicOrPartition
+		} else {
+			t.Topic = string([]byte(rt.Topic)) // rt's aliases the receive buffer
+		}
+		t.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(rt.Partitions))
+		for j := range rt.Partitions {
+			rp, answer := &rt.Partitions[j], &t.Partitions[j]
+			answer.Default()
+			answer.Partition = rp.Partition
+			code := refused
+			if p := known.partition(rp.Partition); code != codeNone {
+			} else if p == nil {
+				code = unknown
+			} else {
+				code = op.append(p, answer, rp.Records, req.Acks)
+			}
+			if code != codeNone {
+				answer.ErrorCode, failed = code, true
+			}
+		}
+	}
+	if req.Acks == 0 {
+		reply(Answer{Silent: true, Close: failed})
+		return
+	}
+	op.done()
+}
+
+// append writes one partition's batch. A code other than none is the answer;
+// else the answer is filled in, now or by the sync that it waits for.
+func (op *produceOp) append(p *partition, answer *kmsg.ProduceResponseTopicPartition, records []byte, acks int16) int16 {
+	batch, h, err := p.validate(records)
+	if err != nil {
+		answer.ErrorMessage = reason(err)
+		return codeOf(err)
+	}
+	wait := func(err error) {
+		// ErrorCode is this callback's alone once append said that it waits.
+		answer.ErrorCode = codeOf(err)
+		op.done()
+	}
+	op.pending.Add(1)
+	a, waits, err := p.append(batch, int64(h.RecordCount), acks, wait)
+	if !waits {
+		op.pending.Add(-1)
+	}
+	if err != nil {
+		answer.ErrorMessage = reason(err)
+		answer.LogStartOffset = a.LogStartOffset
+		return codeOf(err)
+	}
+	answer.BaseOffset = a.BaseOffset
+	answer.LogAppendTime = a.AppendTime
+	answer.LogStartOffset = a.LogStartOffset
+	return codeNone
+}
+
+// done answers when nothing is left to wait for. Each partition's outcome was
+// written before its own done, so the last one sees them all.
+func (op *produceOp) done() {
+	if op.pending.Add(-1) != 0 {
+		return
+	}
+	for i := range op.resp.Topics {
+		for j := range op.resp.Topics[i].Partitions {
+			if p := &op.resp.Topics[i].Partitions[j]; p.ErrorCode != codeNone {
+				p.BaseOffset, p.LogAppendTime = -1, -1
+			}
+		}
+	}
+	op.reply(Answer{Body: op.resp})
+}
+
+// validate checks one partition's records of a produce request and gives the
+// batch to append. No lock is held: this is where the time goes.
+func (p *partition) validate(records []byte) ([]byte, record.Header, error) {
+	cfg := p.cfg.Load()
+	limits := record.Limits{BatchBytesMax: cfg.Log.MaxMessageBytes, DecompressedBytesMax: cfg.DecompressedMax}
+	h, err := record.Validate(records, cfg.Validate, limits)
+	switch {
+	case err != nil:
+		return nil, h, err
+	case h.Size() != len(records):
+		return nil, h, &record.Error{Code: codeInvalidRecord, Reason: "a produce request has one record batch for each partition, no more"}
+	case h.Transactional():
+		return nil, h, &record.Error{Code: codeInvalidTxnState, Reason: "a transactional batch outside of a transaction"}
+	}
+	if !cfg.Log.LogAppendTime {
+		if err := checkCreateTime(h, cfg, p.b.env.Wall().UnixMilli()); err != nil {
+			return nil, h, err
+		}
+	}
+	if !cfg.Recompress {
+		return records, h, nil
+	}
+	codec := h.Codec()
+	if cfg.Compression != "producer" {
+		codec = targetCodec[cfg.Compression]
+	}
+	batch, err := record.Recompress(nil, records, codec, cfg.DecompressedMax)
+	return batch, h, err
+}
+
+// targetCodec is what compression.type says.
+var targetCodec = map[string]record.Codec{
+	"uncompressed": record.None, "gzip": record.Gzip, "snappy": record.Snappy, "lz4": record.LZ4, "zstd": record.Zstd,
+}
+
+// checkCreateTime bounds the timestamps of a batch as its header has them; 'now' is wall time in ms.
+func checkCreateTime(h record.Header, cfg *Config, now int64) error {
+	const noTimestamp = -1
+	late := h.MaxTimestamp != noTimestamp && h.MaxTimestamp-now > cfg.Log.MessageTimestampAfterMaxMs
+	early := h.BaseTimestamp != noTimestamp && now-h.BaseTimestamp > cfg.Log.MessageTimestampBeforeMaxMs
+	if late || early {
+		return errTimestamp
+	}
+	return nil
+}
+
+var errTimestamp = &record.Error{Code: codeInvalidTimestamp, Reason: "a timestamp lies further from the broker's clock than message.timestamp.before.max.ms and message.timestamp.after.max.ms allow"}
+
+// reason is the text that goes with an error's code, for errors of the request; what
+// the disk said is the operator's business.
+func reason(err error) *string {
+	var invalid *record.Error
+	if errors.As(err, &invalid) {
+		return &invalid.Reason
+	}
+	var protocol *storage.ProtocolError
+	if errors.As(err, &protocol) {
+		return &protocol.Name
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-log/tidemark/storage"
+	"github.com/tidemark-log/tidemark/storage/record"
+)
+
+// Config is everything a server.properties can say. Each field is one row of the
+// table in settings.go, which gives its name, its default and its meaning.
+//
+// A Config is a value: topics and dynamic changes work on copies of it.
+type Config struct {
+	BrokerID int32
+	LogDirs  []string
+
+	// For the shell (broker/server).
+	Listeners             []string
+	AdvertisedListeners   []string
+	AdminListener         string
+	SocketRequestMax      int // bytes of one request frame
+	SocketSendBuffer      int // bytes; -1: the kernel's
+	SocketReceiveBuffer   int // bytes; -1: the kernel's
+	ConnectionsMax        int
+	ConnectionsMaxIdle    time.Duration
+	InflightRequestsMax   int   // per connection
+	InflightBytesMax      int64 // per connection
+	QueuedBytesMax        int64 // of requests, of all connections
+	Transfer              storage.Transfer
+	ZooKeeperConnect      string
+	RulesOff              []string
+	FetchWaitsMax         int // long polls waiting at one time
+	FetchMaxBytes         int // of one fetch answer
+	FetchPartitionsMax    int // in one request
+	MaxPartitionsPerTopic int32
+
+	NumPartitions      int32
+	ReplicationFactor  int16
+	AutoCreateTopics   bool
+	DeleteTopicEnable  bool
+	RetentionCheck     time.Duration
+	CheckpointInterval time.Duration // of recovery points
+	StartCheckpoint    time.Duration // of log start offsets
+
+	Visibility  Visibility
+	FlushGroup  bool
+	Validate    record.Level
+	Recompress  bool
+	Compression string // compression.type
+	MinISR      int32
+
+	// DecompressedMax bounds what one batch may become when the broker reads its records, in bytes.
+	DecompressedMax int64
+
+	Log storage.LogConfig
+
+	// Kafka's coarser names for two of Log's fields; -1: not given.
+	retentionMinutes, retentionHours, rollHours int64
+
+	// static and dynamic hold the settings given by file or command line, and by
+	// AlterConfigs, by name. The maps are never changed once a Config holds them.
+	static, dynamic map[string]string
+}
+
+// Visibility is up to where consumers may read (lab.visibility, claims C8 and C15).
+type Visibility string
+
+const (
+	VisibleCommitted Visibility = "committed" // the high watermark
+	VisibleFlushed   Visibility = "flushed"   // what is durable (2011)
+	VisibleAppended  Visibility = "appended"  // everything written, committed or not: unsafe
+)
+
+// DefaultConfig is the configuration of an empty server.properties.
+func DefaultConfig() Config {
+	return Config{
+		LogDirs:             []string{"tidemark-data"},
+		Listeners:           []string{"PLAINTEXT://127.0.0.1:9092"},
+		SocketRequestMax:    100 << 20,
+		SocketSendBuffer:    -1,
+		SocketReceiveBuffer: -1,
+		ConnectionsMax:      10_000,
+		ConnectionsMaxIdle:  10 * time.Minute,
+		InflightRequestsMax: 64,
+		InflightBytesMax:    64 << 20,
+		QueuedBytesMax:      1 << 30,
+		Transfer:            storage.TransferSendfile,
+		FetchWaitsMax:       100_000,
+		FetchMaxBytes:       55 << 20,
+		FetchPartitionsMax:  100_000,
+
+		MaxPartitionsPerTopic: 10_000,
+		NumPartitions:         1,
+		ReplicationFactor:     1,
+		AutoCreateTopics:      true,
+		DeleteTopicEnable:     true,
+		RetentionCheck:        5 * time.Minute,
+		CheckpointInterval:    time.Minute,
+		StartCheckpoint:       time.Minute,
+
+		Visibility:      VisibleCommitted,
+		Compression:     "producer",
+		MinISR:          1,
+		DecompressedMax: 1 << 30,
+		Log:             storage.DefaultLogConfig(),
+
+		retentionMinutes: -1, retentionHours: -1, rollHours: -1,
+	}
+}
+
+// Combination is this configuration's choice of the switches that exclude each other.
+func (c *Config) Combination() storage.Combination {
+	return storage.Combination{Engine: c.Log.Engine, Cache: c.Log.Cache, Offsets: c.Log.Offsets, Transfer: c.Transfer}
+}
+
+// check looks at settings that depend on each other. keys names the settings an
+// error is about, so that the parser can point at a line.
+func (c *Config) check() (keys []string, err error) {
+	if err := c.Combination().Check(); err != nil {
+		for i := range settings {
+			if strings.Contains(err.Error(), settings[i].Name) {
+				keys = append(keys, settings[i].Name)
+			}
+		}
+		return keys, err
+	}
+	switch {
+	case c.Compression != "producer" && !c.Recompress:
+		return []string{"compression.type", "lab.compression.path"}, fmt.Errorf("compression.type=%s needs lab.compression.path=recompress: otherwise batches are stored as the producer compressed them", c.Compression)
+	case len(c.RulesOff) > 0:
+		return []string{"lab.rules.off"}, fmt.Errorf("lab.rules.off is reserved: this broker has no rule that can be switched off yet; leave it empty")
+	case c.ZooKeeperConnect != "":
+		return []string{"zookeeper.connect"}, fmt.Errorf("zookeeper.connect is reserved: this broker is a cluster of one and keeps its metadata itself; leave it empty")
+	case c.ReplicationFactor != 1:
+		return []string{"default.replication.factor"}, fmt.Errorf("default.replication.factor=%d: this broker is a cluster of one; the only valid value is 1", c.ReplicationFactor)
+	case c.MinISR != 1:
+		return []string{"min.insync.replicas"}, fmt.Errorf("min.insync.replicas=%d: this broker is a cluster of one; the only valid value is 1", c.MinISR)
+	case len(c.LogDirs) == 0:
+		return []string{"log.dirs", "log.dir"}, fmt.Errorf("log.dirs is empty: name at least one directory")
+	case len(c.Listeners) == 0:
+		return []string{"listeners"}, fmt.Errorf("listeners is empty: name at least one, as in PLAINTEXT://127.0.0.1:9092")
+	}
+	seen := slices.Sorted(slices.Values(c.LogDirs))
+	if d := slices.Compact(slices.Clone(seen)); len(d) != len(seen) {
+		return []string{"log.dirs", "log.dir"}, fmt.Errorf("log.dirs names a directory twice")
+	}
+	return nil, nil
+}
+
+// resolve applies Kafka's precedence between names of one thing: ms before minutes before hours.
+func (c *Config) resolve() {
+	if _, given := c.static["log.retention.ms"]; !given {
+		switch {
+		case c.retentionMinutes >= 0:
+			c.Log.RetentionMs = c.retentionMinutes * 60_000
+		case c.retentionHours >= 0:
+			c.Log.RetentionMs = c.retentionHours * 3600_000
+		case c.static["log.retention.minutes"] != "" || c.static["log.retention.hours"] != "":
+			c.Log.RetentionMs = -1
+		}
+	}
+	if _, given := c.static["log.roll.ms"]; !given && c.rollHours >= 0 {
+		c.Log.SegmentMs = c.rollHours * 3600_000
+	}
+}

@@ -1,0 +1,77 @@
+package broker
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/tidemark-log/tidemark/broker/env"
+)
+
+// Broker is one broker incarnation: from New, once through Start, Handle as
+// often as wanted, Shutdown. A crash needs nothing: the incarnation is forgotten.
+type Broker struct {
+	env    env.Env
+	static Config                 // as New got it
+	cfg    atomic.Pointer[Config] // with the dynamic settings over it
+	meta   atomic.Pointer[metadata]
+	dirs   []*logDir
+	epoch  int32 // leader epoch of this incarnation's partitions
+
+	changes   serial // changes of metadata, one at a time; meta and cfg are stored there alone
+	producers producerIDs
+	waits     fetchWaits
+	requests  [apiKeysMax]atomic.Int64
+	state     atomic.Int32
+	cluster   cluster
+}
+
+// The states of an incarnation, in order.
+const (
+	stateNew int32 = iota
+	stateStarting
+	stateRunning
+	stateStopping
+	stateStopped
+)
+
+// New makes a broker that does nothing until Start.
+func New(e env.Env, cfg Config) *Broker {
+	b := &Broker{env: e, static: cfg}
+	b.cfg.Store(&cfg)
+	b.meta.Store(newMetadata("", nil))
+	for _, path := range cfg.LogDirs {
+		b.dirs = append(b.dirs, &logDir{path: path})
+	}
+	return b
+}
+
+// Handle takes one request. reply is called once, now or later, from any
+// goroutine; see Request for what may alias the receive buffer.
+func (b *Broker) Handle(req Request, reply Reply) {
+	key := req.Body.Key()
+	if b.state.Load() != stateRunning {
+		reply(Answer{Silent: true, Close: true})
+		return
+	}
+	if key >= 0 && int(key) < len(b.requests) {
+		b.requests[key].Add(1)
+	}
+	b.dispatch(req, reply)
+}
+
+// Supports says whether ApiVersions advertises this version of this request.
+func (b *Broker) Supports(key, version int16) bool { return Supports(key, version) }
+
+// Disconnected drops the long polls of a connection that is gone. It is called
+// after the connection's last Handle.
+func (b *Broker) Disconnected(c ConnID) {
+	for _, op := range b.waits.ofConn(c) {
+		if op.claim() {
+			op.drop()
+		}
+	}
+}
+
+func (b *Broker) report(level env.Level, format string, args ...any) {
+	b.env.Report(level, fmt.Sprintf(format, args...))
+}

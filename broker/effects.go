@@ -1,0 +1,32 @@
+package broker
+
+import "github.com/tidemark-log/tidemark/storage"
+
+// effects is what a step of a partition leaves to do after its lock is released.
+type effects struct {
+	acks      []ack
+	woken     *fetchOp // linked by nextWoken
+	sync      *storage.Flush
+	syncBytes int64
+	dirFailed error
+}
+
+// carryOut does what a step of p left to do. No lock is held. A sync is asked
+// for before the acks leave, so that the disk is busy while they do.
+func (b *Broker) carryOut(p *partition, fx *effects) {
+	if fx.dirFailed != nil {
+		b.failDir(p.dir, fx.dirFailed)
+	}
+	if f, bytes := fx.sync, fx.syncBytes; f != nil {
+		b.env.Sync(f.Steps, func(err error) { p.syncDone(f, bytes, err) })
+	}
+	for i := range fx.acks {
+		fx.acks[i].done(fx.acks[i].err)
+	}
+	for op := fx.woken; op != nil; {
+		next := op.nextWoken
+		op.nextWoken = nil
+		op.complete()
+		op = next
+	}
+}
