@@ -1,0 +1,183 @@
+// Package coord is the coordination service a cluster keeps its metadata in: a
+// tree of small nodes with versions, ephemerals and watches, with the
+// semantics of ZooKeeper 3.8.
+//
+// It decides only. Tree is a plain data structure that changes by transactions.
+// Client is what the broker sees: asynchronous, because behind it may stand
+// an ensemble that takes time and loses connections. Local is the Client of a cluster of one: the
+// same tree kept in a journal over storage/vfs, durable before it answers.
+//
+// What ZooKeeper has and this does not: ACLs, quotas, container and TTL nodes,
+// persistent watches. A refused write takes no zxid here; there it does.
+package coord
+
+// SessionID names a session; 0 is none.
+type SessionID int64
+
+// Stat is a node's metadata.
+type Stat struct {
+	Czxid          int64     // transaction that created the node
+	Mzxid          int64     // transaction that last set its data
+	Ctime          int64     // ms
+	Mtime          int64     // ms
+	Version        int32     // times the data was set
+	Cversion       int32     // children created and deleted
+	EphemeralOwner SessionID // 0: not ephemeral
+	DataLength     int32     // bytes
+	NumChildren    int32
+	Pzxid          int64 // transaction that last created or deleted a child
+}
+
+// CreateMode says what kind of node Create makes.
+type CreateMode uint8
+
+const (
+	Persistent CreateMode = 0
+	Ephemeral  CreateMode = 1 << 0 // goes when its session goes; has no children
+	Sequential CreateMode = 1 << 1 // a number of ten digits is added to its name
+)
+
+// OpKind is what one operation of a transaction does.
+type OpKind uint8
+
+const (
+	OpCreate OpKind = iota + 1
+	OpSet
+	OpDelete
+	OpCheck // compares the version, changes nothing
+)
+
+// AnyVersion, as the version of Set, Delete or Check, matches all.
+const AnyVersion int32 = -1
+
+// Op is one operation. Use the constructors.
+type Op struct {
+	Kind    OpKind
+	Path    string
+	Data    []byte
+	Version int32
+	Mode    CreateMode
+}
+
+// CreateOp makes a node.
+func CreateOp(path string, data []byte, mode CreateMode) Op {
+	return Op{Kind: OpCreate, Path: path, Data: data, Mode: mode}
+}
+
+// SetOp replaces a node's data if it has that version.
+func SetOp(path string, data []byte, version int32) Op {
+	return Op{Kind: OpSet, Path: path, Data: data, Version: version}
+}
+
+// DeleteOp removes a node without children if it has that version.
+func DeleteOp(path string, version int32) Op {
+	return Op{Kind: OpDelete, Path: path, Version: version}
+}
+
+// CheckOp demands that a node exists with that version.
+func CheckOp(path string, version int32) Op {
+	return Op{Kind: OpCheck, Path: path, Version: version}
+}
+
+// Result is what became of one operation.
+type Result struct {
+	Path string // with its number, for a sequential create
+	Stat Stat   // after a create or set
+	Err  error
+}
+
+// EventType is what a watch saw.
+type EventType int32
+
+// ZooKeeper's numbers.
+const (
+	NodeCreated         EventType = 1
+	NodeDeleted         EventType = 2
+	NodeDataChanged     EventType = 3
+	NodeChildrenChanged EventType = 4
+)
+
+func (t EventType) String() string {
+	switch t {
+	case NodeCreated:
+		return "created"
+	case NodeDeleted:
+		return "deleted"
+	case NodeDataChanged:
+		return "data-changed"
+	case NodeChildrenChanged:
+		return "children-changed"
+	}
+	return "unknown"
+}
+
+// Event is what a watch receives, once. It says that something changed, not to
+// what: read again, and watch again with that read.
+type Event struct {
+	Type EventType
+	Path string
+}
+
+// Limits of one node and one transaction: ZooKeeper's jute.maxbuffer, under
+// which a request must stay as a whole.
+const (
+	DataBytesMax  = 1<<20 - 1024
+	MultiBytesMax = 1<<20 - 1024 // of paths and data together, see Bulk
+)
+
+// Client is one session with the coordination service.
+//
+// Every call is asynchronous: done, and watch, run later, never inside the call,
+// with no lock held. What done reports is durable. An error is one of this
+// package's ErrX, or another when the service itself failed, and then the
+// outcome may be unknown. A nil watch sets none. Bytes that are handed out are shared: do not change them.
+//
+// Over a network calls complete in any order unless chained, and a watch may
+// fire before or after a reply. Local is stricter (in order); do not rely on it.
+type Client interface {
+	Create(path string, data []byte, mode CreateMode, done func(path string, s Stat, err error))
+	// Set: version AnyVersion, or ErrBadVersion unless it is the node's.
+	Set(path string, data []byte, version int32, done func(Stat, error))
+	Delete(path string, version int32, done func(error))
+	// Get sets the watch only if the node exists.
+	Get(path string, watch func(Event), done func(data []byte, s Stat, err error))
+	// Exists sets the watch in any case: it also sees the node come into being. A missing node is ErrNoNode.
+	Exists(path string, watch func(Event), done func(Stat, error))
+	// Children gives names, ascending, without the path.
+	Children(path string, watch func(Event), done func(names []string, s Stat, err error))
+	// Multi applies all operations or none, as one transaction. On failure err is that of the
+	// operation that failed; in results operations before it have a nil Err though
+	// they were not applied, and those after it ErrRuntimeInconsistency, as in ZooKeeper.
+	// ErrTooLarge when the operations together exceed MultiBytesMax.
+	Multi(ops []Op, done func(results []Result, err error))
+	// Session is this client's session, for comparing with Stat.EphemeralOwner.
+	Session() SessionID
+	// Close ends the session, so its ephemerals go. done runs when that is durable.
+	Close(done func(error))
+}
+
+// Bulk runs many operations as transactions below MultiBytesMax, one after the
+// other: each is atomic, the whole is not. It stops at the first that fails.
+func Bulk(c Client, ops []Op, done func(error)) {
+	n, size := 0, 0
+	for n < len(ops) && (n == 0 || size+ops[n].size() <= MultiBytesMax) {
+		size += ops[n].size()
+		n++
+	}
+	if n == len(ops) {
+		c.Multi(ops, func(_ []Result, err error) { done(err) })
+		return
+	}
+	c.Multi(ops[:n], func(_ []Result, err error) {
+		if err != nil {
+			done(err)
+			return
+		}
+		Bulk(c, ops[n:], done)
+	})
+}
+
+// opOverhead is more than ZooKeeper's encoding of an operation adds to path and data, ACL included.
+const opOverhead = 64
+
+func (o Op) size() int { return len(o.Path) + len(o.Data) + opOverhead }
