@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Receive buffers. A connection owns smallBufferBytes for as long as it lives.
@@ -26,6 +27,10 @@ type bufferPool struct {
 	max   int64        // bytes lent at most (queued.max.request.bytes)
 	lent  atomic.Int64 // bytes
 	class [largeClassMax + 1]sync.Pool
+
+	waiting atomic.Int64 // connections that wait for a buffer to come back
+	mu      sync.Mutex
+	back    chan struct{} // closed when one does; nil when nobody waits
 }
 
 // get lends a buffer of at least n bytes, or nil when that would pass the bound.
@@ -46,9 +51,36 @@ func (p *bufferPool) get(n int) *[]byte {
 	return &b
 }
 
+// wait returns when a buffer has come back since the call, or after d, or at the end.
+func (p *bufferPool) wait(d time.Duration, end <-chan struct{}) {
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	p.mu.Lock()
+	if p.back == nil {
+		p.back = make(chan struct{})
+	}
+	back := p.back
+	p.mu.Unlock()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-back:
+	case <-timer.C:
+	case <-end:
+	}
+}
+
 func (p *bufferPool) put(b *[]byte) {
 	p.lent.Add(-int64(len(*b)))
 	p.class[bits.Len(uint(len(*b)-1))].Put(b)
+	if p.waiting.Load() > 0 {
+		p.mu.Lock()
+		if p.back != nil {
+			close(p.back)
+			p.back = nil
+		}
+		p.mu.Unlock()
+	}
 }
 
 // recvBuffer turns a stream of bytes into frames.

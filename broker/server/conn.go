@@ -17,9 +17,16 @@ import (
 	"github.com/tidemark-log/tidemark/broker"
 )
 
-// fetchCostMax caps what one fetch counts for against inFlightBytesMax; the
+// fetchCostMax caps what one fetch counts for against Options.InFlightBytesMax; the
 // broker's own fetch.max.bytes is below it.
 const fetchCostMax = 64 << 20
+
+// At the bound of all request buffers: a stalled client's partial request is
+// dropped after Options.StallMax, so a wait that is longer ends one way or the other.
+const (
+	bufferWaitMax = time.Minute
+	bufferRetry   = 50 * time.Millisecond
+)
 
 // conn is one client connection: a goroutine that reads, decodes and handles,
 // and a pipeline that writes.
@@ -40,13 +47,19 @@ type conn struct {
 }
 
 func newConn(s *Server, id broker.ConnID, tcp *net.TCPConn) (*conn, error) {
+	if n := s.options.SendBuffer; n > 0 {
+		tcp.SetWriteBuffer(n) // a hint: the kernel caps it in silence
+	}
+	if n := s.options.ReceiveBuffer; n > 0 {
+		tcp.SetReadBuffer(n)
+	}
 	sock, err := newSocket(tcp, s.counters)
 	if err != nil {
 		return nil, err
 	}
 	c := &conn{server: s, id: id, sock: sock, local: tcp.LocalAddr().String(), remote: tcp.RemoteAddr().String()}
 	c.recv = newRecvBuffer(&s.buffers, s.options.RequestBytesMax)
-	c.pipe = newPipeline(c.writeBatch, func(err error) { c.end(err) })
+	c.pipe = newPipeline(s.options.InFlightMax, s.options.InFlightBytesMax, c.writeBatch, c.end)
 	return c, nil
 }
 
@@ -68,7 +81,7 @@ func (c *conn) readLoop() error {
 			return err
 		}
 		if frame == nil {
-			if err := c.sock.fill(&c.recv); err != nil {
+			if err := c.fill(); err != nil {
 				return err
 			}
 			continue
@@ -79,13 +92,31 @@ func (c *conn) readLoop() error {
 	}
 }
 
+// fill reads once. While the request buffers of all connections are at their
+// bound, reading stops; a connection that has waited for bufferWaitMax is closed.
+func (c *conn) fill() error {
+	err := c.sock.fill(&c.recv)
+	if !errors.Is(err, errBufferBudget) {
+		return err
+	}
+	for deadline := time.Now().Add(bufferWaitMax); errors.Is(err, errBufferBudget); err = c.sock.fill(&c.recv) {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return fmt.Errorf("%w: queued.max.request.bytes=%d are in use", errBufferBudget, c.server.options.BufferBytesMax)
+		}
+		// A buffer that came back before wait began is seen at the latest after bufferRetry.
+		c.server.buffers.wait(min(left, bufferRetry), c.server.stop)
+	}
+	return err
+}
+
 // request decodes one frame and hands it to the broker.
 func (c *conn) request(frame []byte) error {
 	h, rest, err := parseHeader(frame)
 	if err != nil {
 		return err
 	}
-	q := &pending{key: h.key, version: h.version, correlationID: h.correlationID, cost: len(frame), began: time.Now()}
+	q := &pending{key: h.key, version: h.version, correlationID: h.correlationID, cost: int64(len(frame)), began: time.Now()}
 	if !c.server.handler.Supports(h.key, h.version) {
 		return c.unsupported(h, q)
 	}
@@ -95,7 +126,7 @@ func (c *conn) request(frame []byte) error {
 	}
 	q.flexible = body.IsFlexible()
 	if fetch, ok := body.(*kmsg.FetchRequest); ok {
-		q.cost += min(max(0, int(fetch.MaxBytes)), fetchCostMax)
+		q.cost += min(max(0, int64(fetch.MaxBytes)), fetchCostMax)
 	}
 	if !c.pipe.admit(q) {
 		return net.ErrClosed

@@ -8,16 +8,6 @@ import (
 	"github.com/tidemark-log/tidemark/broker"
 )
 
-// Bounds of one connection. Reading stops while it is at either.
-const (
-	// inFlightMax is how many requests may be unanswered.
-	inFlightMax = 64
-	// inFlightBytesMax is how many bytes the unanswered requests and their answers
-	// may come to: a request counts for its frame, a fetch also for the bytes it
-	// asks for. One request is always admitted.
-	inFlightBytesMax = 128 << 20
-)
-
 // pending is one request whose answer has not been written.
 type pending struct {
 	pipe          *pipeline
@@ -26,7 +16,7 @@ type pending struct {
 	version       int16
 	correlationID int32
 	flexible      bool
-	cost          int // bytes, against inFlightBytesMax
+	cost          int64 // bytes: its frame's, and for a fetch what it asks for
 	began         time.Time
 	answered      bool
 	answer        broker.Answer
@@ -42,7 +32,13 @@ type pending struct {
 //
 // Invariant: writing, or the head is unanswered, or the head is being handled by
 // the reader, which looks again when Handle has returned.
+//
+// Reading stops while countMax requests have no answer, or while what they cost
+// comes to more than costMax; one request is always admitted.
 type pipeline struct {
+	countMax int
+	costMax  int64
+
 	write func(batch []*pending) error // in order, outside the lock
 	fail  func(error)                  // called once, when a write failed or an answer asked for the end
 
@@ -50,7 +46,7 @@ type pipeline struct {
 	changed    sync.Cond // there is room, or it is empty, or it is closed
 	head, tail *pending
 	count      int
-	cost       int
+	cost       int64
 	answers    int64    // written so far
 	handling   *pending // what the reader is inside Handle with
 	writing    bool
@@ -58,8 +54,8 @@ type pipeline struct {
 	batch      []*pending // reused by the writer
 }
 
-func newPipeline(write func([]*pending) error, fail func(error)) *pipeline {
-	p := &pipeline{write: write, fail: fail}
+func newPipeline(countMax int, costMax int64, write func([]*pending) error, fail func(error)) *pipeline {
+	p := &pipeline{countMax: countMax, costMax: costMax, write: write, fail: fail}
 	p.changed.L = &p.mu
 	return p
 }
@@ -69,7 +65,7 @@ func newPipeline(write func([]*pending) error, fail func(error)) *pipeline {
 func (p *pipeline) admit(q *pending) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for !p.closed && p.count > 0 && (p.count >= inFlightMax || p.cost+q.cost > inFlightBytesMax) {
+	for !p.closed && p.count > 0 && (p.count >= p.countMax || p.cost+q.cost > p.costMax) {
 		p.changed.Wait()
 	}
 	if p.closed {
@@ -133,7 +129,7 @@ func (p *pipeline) drain() {
 		}
 		p.mu.Unlock()
 		err := p.write(batch)
-		cost := 0
+		cost := int64(0)
 		for _, q := range batch {
 			cost += q.cost
 			q.release()

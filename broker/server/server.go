@@ -9,9 +9,10 @@
 //
 //	connections           Options.ConnectionsMax; the newest is closed
 //	a request             Options.RequestBytesMax; memory grows with what arrives, not with what a length claims
-//	receive buffers       Options.BufferBytesMax over all connections; who needs more then is closed
-//	a connection          inFlightMax requests and inFlightBytesMax bytes; reading stops there
-//	a client not reading  Options.WriteStallMax without progress, Options.IdleMax for one answer; closed
+//	receive buffers       Options.BufferBytesMax over all connections; reading stops there, bufferWaitMax at most
+//	a connection          Options.InFlightMax requests and InFlightBytesMax bytes; reading stops there
+//	a client not reading  Options.StallMax without progress, Options.IdleMax for one answer; closed
+//	half a large request  Options.StallMax without progress; closed
 //	an idle client        Options.IdleMax; closed
 //	log lines             logLinesMax a second about connections; the rest are counted
 package server
@@ -43,12 +44,16 @@ type Handler interface {
 
 // Options are the shell's settings. Zero fields take the default in the comment.
 type Options struct {
-	RequestBytesMax int              // socket.request.max.bytes; 100 MiB
-	BufferBytesMax  int64            // queued.max.request.bytes; 1 GiB
-	ConnectionsMax  int              // max.connections; 2^31-1
-	IdleMax         time.Duration    // connections.max.idle.ms; 10 minutes
-	WriteStallMax   time.Duration    // 30 seconds
-	Transfer        storage.Transfer // lab.fetch.transfer; sendfile
+	RequestBytesMax  int              // socket.request.max.bytes; 100 MiB
+	BufferBytesMax   int64            // queued.max.request.bytes; 1 GiB
+	ConnectionsMax   int              // max.connections; 10,000
+	InFlightMax      int              // lab.connection.inflight.requests; 64
+	InFlightBytesMax int64            // lab.connection.inflight.bytes; 64 MiB
+	SendBuffer       int              // socket.send.buffer.bytes; the kernel's
+	ReceiveBuffer    int              // socket.receive.buffer.bytes; the kernel's
+	IdleMax          time.Duration    // connections.max.idle.ms; 10 minutes
+	StallMax         time.Duration    // 30 seconds
+	Transfer         storage.Transfer // lab.fetch.transfer; sendfile
 	// CrashOnPanic lets a panic of a handler take the process down, whatever it says.
 	CrashOnPanic bool
 
@@ -59,9 +64,11 @@ type Options struct {
 func (o *Options) setDefaults() {
 	setDefault(&o.RequestBytesMax, 100<<20)
 	setDefault(&o.BufferBytesMax, 1<<30)
-	setDefault(&o.ConnectionsMax, 1<<31-1)
+	setDefault(&o.ConnectionsMax, 10_000)
+	setDefault(&o.InFlightMax, 64)
+	setDefault(&o.InFlightBytesMax, 64<<20)
 	setDefault(&o.IdleMax, 10*time.Minute)
-	setDefault(&o.WriteStallMax, 30*time.Second)
+	setDefault(&o.StallMax, 30*time.Second)
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}

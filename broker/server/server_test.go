@@ -298,7 +298,7 @@ func TestAShortFileClosesTheConnectionAlone(t *testing.T) {
 func TestAClientThatNeverReadsIsClosed(t *testing.T) {
 	file, _ := testFile(t, 8<<20)
 	for _, how := range []storage.Transfer{storage.TransferSendfile, storage.TransferCopy, storage.TransferMmap} {
-		w := start(t, Options{Transfer: how, WriteStallMax: 50 * time.Millisecond}, fetchOf(storage.Region{File: file, Len: 8 << 20}))
+		w := start(t, Options{Transfer: how, StallMax: 50 * time.Millisecond}, fetchOf(storage.Region{File: file, Len: 8 << 20}))
 		healthy, c := w.dial(t), w.dial(t)
 		for i := range int32(20) {
 			c.send(kmsg.NewPtrFetchRequest(), i)
@@ -319,6 +319,24 @@ func waitFor(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+func TestHalfALargeRequestIsDroppedAndItsMemoryGoesToOthers(t *testing.T) {
+	w := start(t, Options{StallMax: 100 * time.Millisecond, BufferBytesMax: 3 << 19}, echo)
+	produce := kmsg.NewPtrProduceRequest()
+	produce.Topics = []kmsg.ProduceRequestTopic{{Partitions: []kmsg.ProduceRequestTopicPartition{{Records: make([]byte, 700<<10)}}}}
+	large := encode(produce, 1)
+	hog, other := w.dial(t), w.dial(t)
+	hog.Write(large[:600<<10]) // holds all the memory there is
+	waitFor(t, "the hog's buffer", func() bool { return w.buffers.lent.Load() == 1<<20 })
+	other.Write(large)
+	hog.mustBeClosed()
+	if id, _ := other.receive(); id != 1 {
+		t.Errorf("correlation id %d", id)
+	}
+	if got := w.logs.String(); !strings.Contains(got, errPartial.Error()) {
+		t.Errorf("log: %s", got)
+	}
+}
+
 func TestReadingStopsAtTheBoundOfRequestsInFlight(t *testing.T) {
 	var mu sync.Mutex
 	var held []func()
@@ -329,14 +347,14 @@ func TestReadingStopsAtTheBoundOfRequestsInFlight(t *testing.T) {
 	})
 	c := w.dial(t)
 	count := func() int { mu.Lock(); defer mu.Unlock(); return len(held) }
-	for i := range int32(3 * inFlightMax) {
+	for i := range int32(3 * 64) {
 		c.send(kmsg.NewPtrMetadataRequest(), i)
 	}
-	waitFor(t, "the bound", func() bool { return count() == inFlightMax })
+	waitFor(t, "the bound", func() bool { return count() == 64 })
 	answered := 0
-	for answered < 3*inFlightMax {
+	for answered < 3*64 {
 		mu.Lock()
-		if len(held) > inFlightMax {
+		if len(held) > 64 {
 			t.Errorf("%d requests in flight", len(held))
 		}
 		now := held
@@ -392,11 +410,11 @@ func TestABrokenInvariantIsNotRecovered(t *testing.T) {
 			t.Error("a BUG panic was swallowed")
 		}
 	}()
-	c.handle(broker.Request{}, &pending{pipe: newPipeline(nil, nil)})
+	c.handle(broker.Request{}, &pending{pipe: newPipeline(1, 1, nil, nil)})
 }
 
 func TestASecondReplyIsABug(t *testing.T) {
-	p := newPipeline(func([]*pending) error { return nil }, func(error) {})
+	p := newPipeline(9, 99, func([]*pending) error { return nil }, func(error) {})
 	q := &pending{}
 	p.admit(q)
 	q.reply(broker.Answer{Silent: true})

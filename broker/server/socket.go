@@ -27,6 +27,9 @@ type socket struct {
 	// Progress, for the sweeper: they only grow.
 	bytesRead, bytesWritten atomic.Int64
 
+	// holding: the reader waits for bytes with a large buffer in hand.
+	holding atomic.Bool
+
 	recv    *recvBuffer
 	readErr error
 	tryRead func(fd uintptr) bool
@@ -82,6 +85,7 @@ func (s *socket) readOnce(fd uintptr) (done bool) {
 			continue
 		case err == unix.EAGAIN:
 			s.recv.park()
+			s.holding.Store(s.recv.large != nil)
 			return false
 		case err != nil:
 			s.readErr = err
@@ -89,6 +93,9 @@ func (s *socket) readOnce(fd uintptr) (done bool) {
 			s.readErr = io.EOF
 		default:
 			s.recv.received(n)
+			if s.holding.Load() {
+				s.holding.Store(false)
+			}
 			s.bytesRead.Add(int64(n))
 			s.counters.ToUser(int64(n))
 		}

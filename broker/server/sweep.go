@@ -14,6 +14,7 @@ const sweepInterval = time.Second
 var (
 	errIdle    = errors.New("idle")
 	errStalled = errors.New("the client does not read its answers")
+	errPartial = errors.New("the client does not finish its request")
 )
 
 // watch is what the sweeper remembers about a connection, to see progress.
@@ -22,10 +23,11 @@ type watch struct {
 	activeAt               time.Time // when anything last moved or was awaited
 	progressAt             time.Time // when the write now going on last moved
 	answerAt               time.Time // when the answer now being written was first seen
+	arrivedAt              time.Time // when the request now half received last grew
 }
 
 func (s *Server) sweepLoop() {
-	interval := min(sweepInterval, s.options.IdleMax/4+1, s.options.WriteStallMax/4+1)
+	interval := min(sweepInterval, s.options.IdleMax/4+1, s.options.StallMax/4+1)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -59,13 +61,18 @@ func (c *conn) overdue(now time.Time) error {
 	if answers != w.answers || !writing {
 		w.answerAt = now
 	}
+	if read != w.read || !c.sock.holding.Load() {
+		w.arrivedAt = now
+	}
 	w.read, w.written, w.answers = read, written, answers
 	o := &c.server.options
 	switch {
-	case now.Sub(w.progressAt) >= o.WriteStallMax:
-		return fmt.Errorf("%w: no progress for %v", errStalled, o.WriteStallMax)
+	case now.Sub(w.progressAt) >= o.StallMax:
+		return fmt.Errorf("%w: no progress for %v", errStalled, o.StallMax)
 	case now.Sub(w.answerAt) >= o.IdleMax:
 		return fmt.Errorf("%w: one answer has taken %v", errStalled, o.IdleMax)
+	case now.Sub(w.arrivedAt) >= o.StallMax:
+		return fmt.Errorf("%w: nothing came for %v", errPartial, o.StallMax)
 	case now.Sub(w.activeAt) >= o.IdleMax:
 		return fmt.Errorf("%w for connections.max.idle.ms=%d", errIdle, o.IdleMax.Milliseconds())
 	}
