@@ -110,6 +110,8 @@ func (r *Region) Release() {
 type Flush struct {
 	UpTo  int64
 	Steps []vfs.Syncer // files first, then the directory that names them
+
+	parts flushedParts
 }
 
 // Sync runs the steps. The live Env calls it in its pool; the simulated one walks Steps itself.
@@ -147,6 +149,7 @@ var (
 	ErrStorage              = &ProtocolError{56, "KAFKA_STORAGE_ERROR"}
 	ErrMessageTooLarge      = &ProtocolError{10, "MESSAGE_TOO_LARGE"}
 	ErrRecordListTooLarge   = &ProtocolError{18, "RECORD_LIST_TOO_LARGE"}
+	ErrInvalidRecord        = &ProtocolError{87, "INVALID_RECORD"}
 	ErrPolicyViolation      = &ProtocolError{44, "POLICY_VIOLATION"}
 )
 

@@ -1,0 +1,316 @@
+package storage
+
+import (
+	"math"
+
+	"github.com/tidemark-log/tidemark/storage/record"
+)
+
+// Append writes batches with one write call for each segment that they go to. It
+// walks them three times: to check them against producer state and limits, to
+// stamp them in place, and, once they are written, to note them. Nothing is
+// noted before the write has succeeded: a resend of what a failed write left
+// must not be answered as a duplicate (E6).
+func (l *segmentLog) Append(batches []byte, a AppendArgs) (Appended, error) {
+	if err := l.writable(); err != nil {
+		return Appended{}, err
+	}
+	dup, err := l.check(batches, a)
+	if err != nil {
+		return Appended{}, err
+	}
+	if dup != nil {
+		return l.duplicate(dup), nil
+	}
+	first, err := l.stamp(batches, a)
+	if err != nil {
+		return Appended{}, err
+	}
+	done := Appended{BaseOffset: first, AppendTime: -1, Bytes: len(batches)}
+	if l.cfg.LogAppendTime && !a.Replica {
+		done.AppendTime = a.Now
+	}
+	if err := l.summarize(l.active()); err != nil {
+		return Appended{}, err
+	}
+	for rest := batches; len(rest) > 0; {
+		n := l.fitting(rest, a.Now)
+		if n == 0 {
+			if err := l.roll(a.Now); err != nil {
+				return Appended{}, err
+			}
+			done.Rolled = true
+			continue
+		}
+		if err := l.write(rest[:n], a); err != nil {
+			return Appended{}, err
+		}
+		rest = rest[n:]
+	}
+	done.LastOffset = l.end.Load() - 1
+	done.LogStartOffset = l.logStart.Load()
+	return done, nil
+}
+
+// check walks batches that nobody has touched yet. The framing is the
+// caller's promise, and checked all the same: a wrong length here would be a wrong log for ever.
+func (l *segmentLog) check(batches []byte, a AppendArgs) (dup *sequenceRange, err error) {
+	var ahead tentative
+	next := l.end.Load()
+	if len(batches) == 0 {
+		return nil, ErrInvalidRecord
+	}
+	for rest := batches; len(rest) > 0; {
+		h, err := record.Frame(rest)
+		if err != nil {
+			return nil, err
+		}
+		if int64(h.Size()) > l.cfg.SegmentBytes {
+			return nil, ErrRecordListTooLarge
+		}
+		rest = rest[h.Size():]
+		if a.Replica {
+			// A leader's log has gaps at most: an offset that goes back is a fault, not data.
+			// One that no index entry could express would need a segment of its own.
+			if h.BaseOffset < next || h.LastOffsetDelta < 0 || h.LastOffset()-next > math.MaxInt32 {
+				return nil, ErrOffsetOutOfRange
+			}
+			next = h.NextOffset()
+			continue
+		}
+		if h.Size() > l.cfg.MaxMessageBytes {
+			return nil, ErrMessageTooLarge
+		}
+		if h.ProducerID >= 0 && !h.Control() {
+			dup, err := l.producers.check(h, &ahead)
+			if dup != nil || err != nil {
+				return dup, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+func (l *segmentLog) duplicate(d *sequenceRange) Appended {
+	at := int64(-1)
+	if l.cfg.LogAppendTime {
+		at = d.timestamp
+	}
+	return Appended{
+		BaseOffset: d.firstOffset(), LastOffset: d.lastOffset, AppendTime: at,
+		LogStartOffset: l.logStart.Load(), Duplicate: true,
+	}
+}
+
+// stamp sets offsets, leader epoch and append time in place and gives the first offset.
+func (l *segmentLog) stamp(batches []byte, a AppendArgs) (first int64, err error) {
+	if a.Replica {
+		return record.ReadHeader(batches).BaseOffset, nil
+	}
+	next := l.end.Load()
+	first = next
+	for rest := batches; len(rest) > 0; {
+		h := record.ReadHeader(rest)
+		record.SetLeaderEpoch(rest, a.LeaderEpoch)
+		switch {
+		case l.cfg.Offsets == OffsetsByte:
+			if l.cfg.LogAppendTime {
+				record.SetAppendTime(rest, a.Now)
+			}
+			record.SetByteOffsets(rest, next)
+			next += int64(h.Size())
+		default:
+			record.SetBaseOffset(rest, next)
+			if l.cfg.LogAppendTime {
+				record.SetAppendTime(rest, a.Now)
+			}
+			next += int64(h.LastOffsetDelta) + 1
+		}
+		rest = rest[h.Size():]
+	}
+	if next < first {
+		return 0, ErrOffsetOutOfRange // the offsets are used up
+	}
+	return first, nil
+}
+
+// fitting gives the bytes of the leading batches that go to the active segment;
+// 0 says that it must be rolled first.
+func (l *segmentLog) fitting(batches []byte, now int64) (n int) {
+	s := l.active()
+	size, entries := s.size, 0
+	for n < len(batches) {
+		h := record.ReadHeader(batches[n:])
+		if l.mustRoll(s, h, size, entries, now) {
+			break
+		}
+		n += h.Size()
+		size += int64(h.Size())
+		entries++
+	}
+	return n
+}
+
+// mustRoll is Kafka's LogSegment.shouldRoll: by size, age, full index, or an
+// offset that the index cannot express. size and entries are what the segment
+// will have once the batches before h are in it.
+func (l *segmentLog) mustRoll(s *segment, h record.Header, size int64, entries int, now int64) bool {
+	if size == 0 {
+		return false // check saw to it that any batch fits into an empty segment
+	}
+	waited := now - s.created
+	if s.firstTimestamp >= 0 {
+		waited = h.MaxTimestamp - s.firstTimestamp
+	}
+	return size+int64(h.Size()) > l.cfg.SegmentBytes ||
+		h.LastOffset()-s.base > math.MaxInt32 ||
+		waited > l.cfg.SegmentMs-s.jitter(l.cfg.SegmentJitterMs) ||
+		s.offsets.bytes()+int64(entries+1)*offsetEntrySize > l.cfg.SegmentIndexBytes ||
+		s.times.bytes()+int64(entries+2)*timeEntrySize > l.cfg.SegmentIndexBytes
+}
+
+// write writes stamped batches, which fit, to the active segment and notes them.
+func (l *segmentLog) write(batches []byte, a AppendArgs) error {
+	s := l.active()
+	if err := l.open(s); err != nil {
+		return l.fail("append", s.path(), s.size, err)
+	}
+	if _, err := s.log.WriteAt(batches, s.size); err != nil {
+		return l.fail("append", s.path(), s.size, err)
+	}
+	for rest := batches; len(rest) > 0; {
+		h := record.ReadHeader(rest)
+		if err := l.note(s, h); err != nil {
+			return err
+		}
+		l.producers.update(h, a.Now)
+		rest = rest[h.Size():]
+	}
+	return l.maybeSnapshot(int64(len(batches)))
+}
+
+// note takes the batch that stands at the segment's size into its indexes and
+// into the leader epochs, and moves the ends past it.
+func (l *segmentLog) note(s *segment, h record.Header) error {
+	l.epochs.assign(h.PartitionLeaderEpoch, h.BaseOffset)
+	if err := l.noteIndexes(s, h, s.size); err != nil {
+		return err
+	}
+	s.size += int64(h.Size())
+	l.batchMax = max(l.batchMax, h.Size())
+	l.end.Store(h.NextOffset())
+	return nil
+}
+
+// noteIndexes adds index entries for the batch at pos when the last ones lie an
+// interval back, as Kafka does: the bytes before the batch count.
+func (l *segmentLog) noteIndexes(s *segment, h record.Header, pos int64) error {
+	if s.firstTimestamp < 0 {
+		s.firstTimestamp = h.MaxTimestamp
+	}
+	if h.MaxTimestamp > s.maxTimestamp {
+		s.maxTimestamp, s.maxTimestampOffset = h.MaxTimestamp, h.LastOffset()
+	}
+	if s.sinceIndex > l.cfg.IndexIntervalBytes {
+		if err := l.roomInIndexes(s); err != nil {
+			return err
+		}
+		if !s.offsets.absent {
+			s.offsets.appendOffset(s.relative(h.LastOffset()), pos)
+		}
+		if err := l.noteTime(s); err != nil {
+			return err
+		}
+		s.sinceIndex = 0
+	}
+	s.sinceIndex += int64(h.Size())
+	return nil
+}
+
+// noteTime adds a time index entry when the largest timestamp has grown since the last.
+func (l *segmentLog) noteTime(s *segment) error {
+	last := int64(-1)
+	if n := s.times.entries(); n > 0 {
+		buf := indexBufs.Get().(*indexBuf)
+		defer indexBufs.Put(buf)
+		e, err := s.times.entry(buf, n-1)
+		if err != nil {
+			return l.fail("append", s.times.name, 0, err)
+		}
+		last = entryTime(e)
+	}
+	if s.maxTimestamp > last {
+		s.times.appendTime(s.maxTimestamp, s.relative(s.maxTimestampOffset))
+	}
+	return nil
+}
+
+// roomInIndexes writes the gathered entries when there are many.
+func (l *segmentLog) roomInIndexes(s *segment) error {
+	if err := l.openIndexes(s); err != nil {
+		return l.fail("append", s.offsets.name, 0, err)
+	}
+	if s.offsets.full() || s.times.full() {
+		return l.writeIndexes(s)
+	}
+	return nil
+}
+
+func (l *segmentLog) writeIndexes(s *segment) error {
+	for _, x := range []*index{&s.offsets, &s.times} {
+		created, err := x.writeOut(l.fs)
+		if err != nil {
+			return l.fail("append", x.name, int64(x.written*x.width), err)
+		}
+		if created {
+			l.names++
+		}
+	}
+	return nil
+}
+
+// roll seals the active segment and begins a new one at the log end offset.
+func (l *segmentLog) roll(now int64) error {
+	s := l.active()
+	if err := l.seal(s); err != nil {
+		return err
+	}
+	s.closing = true
+	// Producer state at the boundary: recovery begins from it.
+	if err := l.saveSnapshot(); err != nil {
+		return err
+	}
+	return l.create(l.end.Load(), now)
+}
+
+// seal writes what a segment's files get when nothing more is appended: the last
+// time index entry, so that the largest timestamp is known without a scan, the
+// gathered entries, and the exact length.
+func (l *segmentLog) seal(s *segment) error {
+	if err := l.openIndexes(s); err != nil {
+		return l.fail("roll", s.offsets.name, 0, err)
+	}
+	if err := l.summarize(s); err != nil {
+		return l.fail("roll", s.path(), 0, err)
+	}
+	if s.times.full() {
+		if err := l.writeIndexes(s); err != nil {
+			return err
+		}
+	}
+	if err := l.noteTime(s); err != nil {
+		return err
+	}
+	if err := l.writeIndexes(s); err != nil {
+		return err
+	}
+	if l.cfg.Preallocate {
+		if err := l.open(s); err != nil {
+			return l.fail("roll", s.path(), 0, err)
+		}
+		if err := s.log.Truncate(s.size); err != nil {
+			return l.fail("roll", s.path(), s.size, err)
+		}
+	}
+	return nil
+}

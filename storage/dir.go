@@ -1,0 +1,340 @@
+package storage
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	iofs "io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidemark-log/tidemark/storage/vfs"
+)
+
+// Files of a log directory, Kafka's.
+const (
+	lockFile          = ".lock"
+	metaFile          = "meta.properties"
+	cleanFile         = ".kafka_cleanshutdown"
+	recoveryPointFile = "recovery-point-offset-checkpoint"
+	highWatermarkFile = "replication-offset-checkpoint"
+	logStartFile      = "log-start-offset-checkpoint"
+	partitionFile     = "partition.metadata"
+	deletedDirSuffix  = "-delete"
+)
+
+// Identity is whose a log directory is.
+type Identity struct {
+	ClusterID string // "": whatever the directory says
+	BrokerID  int32
+}
+
+// Dir is a log directory: the partitions in it, what is known of them across
+// restarts, and whether it can still be written. Its methods may be called from
+// several goroutines.
+//
+// Lock order: checkpoint, then mu. Neither is taken while a partition opens.
+type Dir struct {
+	fs       vfs.FS
+	path     string
+	id       Identity
+	lock     io.Closer
+	clean    bool // the last process closed it cleanly
+	warnings []string
+	offline  atomic.Pointer[error]
+
+	checkpoint sync.Mutex // guards the three maps and their files
+	recovery   map[topicPartition]int64
+	watermarks map[topicPartition]int64
+	starts     map[topicPartition]int64
+
+	mu      sync.Mutex // guards what follows
+	logs    map[topicPartition]Log
+	deleted []deletedPartition
+	deletes int // partitions deleted, for names that differ
+	cache   *BlockCache
+}
+
+// deletedPartition is a renamed directory that waits for its removal.
+type deletedPartition struct {
+	path     string
+	at       int64 // wall ms of the deletion
+	delay    int64 // ms
+	segments []*segment
+}
+
+// OpenDir takes a log directory for this process, creating it when it is missing.
+// What it finds wrong and can live with, Warnings tells.
+func OpenDir(fs vfs.FS, dir string, id Identity) (*Dir, error) {
+	if err := fs.MkdirAll(dir); err != nil {
+		return nil, fmt.Errorf("log directory %s: %w", dir, err)
+	}
+	lock, err := fs.Lock(path.Join(dir, lockFile))
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("log directory %s is in use: %w; stop the other broker, or choose another directory in log.dirs", dir, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("log directory %s: %w", dir, err)
+	}
+	d := &Dir{fs: fs, path: dir, id: id, lock: lock, logs: make(map[topicPartition]Log)}
+	if err := d.load(); err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Dir) load() error {
+	if err := d.checkIdentity(); err != nil {
+		return err
+	}
+	// Before anything else is read or changed: a crash from here on must not find
+	// the mark of the process before (H2).
+	switch err := d.fs.Remove(d.file(cleanFile)); {
+	case err == nil:
+		d.clean = true
+		if err := d.fs.SyncDir(d.path); err != nil {
+			return fmt.Errorf("log directory %s: removing the clean shutdown mark: %w", d.path, err)
+		}
+	case !errors.Is(err, iofs.ErrNotExist):
+		return fmt.Errorf("log directory %s: removing the clean shutdown mark: %w", d.path, err)
+	}
+	if err := d.loadCheckpoints(); err != nil {
+		return err
+	}
+	names, err := d.fs.List(d.path)
+	if err != nil {
+		return fmt.Errorf("log directory %s: %w", d.path, err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, deletedDirSuffix) && strings.Contains(name, ".") {
+			d.deleted = append(d.deleted, deletedPartition{path: d.file(name)})
+		}
+	}
+	return nil
+}
+
+func (d *Dir) file(name string) string { return path.Join(d.path, name) }
+
+// checkIdentity compares meta.properties with whose the directory should be, and writes it when it is missing.
+func (d *Dir) checkIdentity() error {
+	b, err := readFile(d.fs, d.file(metaFile), checkpointBytesMax)
+	if errors.Is(err, iofs.ErrNotExist) {
+		if d.id.ClusterID == "" {
+			return nil // SetClusterID will write it
+		}
+		return d.writeIdentity()
+	}
+	if err != nil {
+		return fmt.Errorf("log directory %s: reading %s: %w", d.path, metaFile, err)
+	}
+	p, err := parseProperties(b, "=")
+	broker, err2 := strconv.ParseInt(p["broker.id"], 10, 32)
+	if err != nil || err2 != nil || p["version"] != "0" || p["cluster.id"] == "" {
+		return fmt.Errorf("log directory %s: %s needs version=0, cluster.id and broker.id: restore it, or choose another directory in log.dirs", d.path, metaFile)
+	}
+	if d.id.ClusterID == "" {
+		d.id.ClusterID = p["cluster.id"]
+	}
+	if d.id.ClusterID != p["cluster.id"] || d.id.BrokerID != int32(broker) {
+		return fmt.Errorf("log directory %s belongs to broker %d of cluster %s, and this is broker %d of cluster %s: choose another directory in log.dirs, or correct broker.id",
+			d.path, broker, p["cluster.id"], d.id.BrokerID, d.id.ClusterID)
+	}
+	return nil
+}
+
+func (d *Dir) writeIdentity() error {
+	content := fmt.Appendf(nil, "version=0\ncluster.id=%s\nbroker.id=%d\n", d.id.ClusterID, d.id.BrokerID)
+	if err := replaceFileDurably(d.fs, d.file(metaFile), content); err != nil {
+		return fmt.Errorf("log directory %s: writing %s: %w", d.path, metaFile, err)
+	}
+	return nil
+}
+
+// ClusterID is the cluster that the directory belongs to; "" while it belongs to none.
+func (d *Dir) ClusterID() string { return d.id.ClusterID }
+
+// SetClusterID gives a directory that belongs to no cluster yet to this one.
+func (d *Dir) SetClusterID(id string) error {
+	if d.id.ClusterID != "" {
+		return fmt.Errorf("log directory %s belongs to cluster %s already", d.path, d.id.ClusterID)
+	}
+	d.id.ClusterID = id
+	return d.writeIdentity()
+}
+
+// Clean says whether the last process to use the directory closed it cleanly.
+func (d *Dir) Clean() bool { return d.clean }
+
+// Path is the directory's name.
+func (d *Dir) Path() string { return d.path }
+
+// Warnings is what opening found damaged and did without, one line each.
+func (d *Dir) Warnings() []string { return d.warnings }
+
+// Fail takes the directory offline: a write or sync failed, so what its files hold is unknown.
+func (d *Dir) Fail(err error) { d.offline.CompareAndSwap(nil, &err) }
+
+// Offline is why the directory is not written any more, or nil.
+func (d *Dir) Offline() error {
+	if p := d.offline.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// SetBlockCache makes c the cache of logs with lab.cache=process or direct. Without it the directory makes its own.
+func (d *Dir) SetBlockCache(c *BlockCache) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cache = c
+}
+
+func (d *Dir) blockCache(capacity int64) *BlockCache {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cache == nil {
+		d.cache = NewBlockCache(capacity)
+	}
+	return d.cache
+}
+
+// PartitionDir is a partition found in a log directory.
+type PartitionDir struct {
+	Topic     string
+	TopicID   [16]byte // zero: not known
+	Partition int32
+}
+
+// Partitions lists the partitions, ascending by topic and number.
+func (d *Dir) Partitions() ([]PartitionDir, error) {
+	names, err := d.fs.List(d.path)
+	if err != nil {
+		return nil, fmt.Errorf("log directory %s: %w", d.path, err)
+	}
+	var all []PartitionDir
+	for _, name := range names {
+		tp, ok := parsePartitionDir(name)
+		if !ok {
+			continue
+		}
+		info, err := d.fs.Stat(d.file(name))
+		if err != nil {
+			return nil, fmt.Errorf("log directory %s: %w", d.path, err)
+		}
+		if !info.Dir {
+			continue
+		}
+		id, err := d.topicID(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, PartitionDir{Topic: tp.topic, TopicID: id, Partition: tp.partition})
+	}
+	slices.SortFunc(all, func(a, b PartitionDir) int {
+		return compareTopicPartition(topicPartition{a.Topic, a.Partition}, topicPartition{b.Topic, b.Partition})
+	})
+	return all, nil
+}
+
+func compareTopicPartition(a, b topicPartition) int {
+	if c := strings.Compare(a.topic, b.topic); c != 0 {
+		return c
+	}
+	return int(a.partition) - int(b.partition)
+}
+
+// parsePartitionDir takes topic-partition apart.
+func parsePartitionDir(name string) (topicPartition, bool) {
+	i := strings.LastIndexByte(name, '-')
+	if i <= 0 {
+		return topicPartition{}, false
+	}
+	n, err := strconv.ParseInt(name[i+1:], 10, 32)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != name[i+1:] {
+		return topicPartition{}, false
+	}
+	return topicPartition{name[:i], int32(n)}, true
+}
+
+func (tp topicPartition) dirName() string { return fmt.Sprintf("%s-%d", tp.topic, tp.partition) }
+
+// Close closes all logs and gives the directory back. Under clean it flushes
+// them first and leaves what a clean shutdown leaves, the mark last of all.
+func (d *Dir) Close(clean bool) error {
+	var first error
+	keep := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	d.mu.Lock()
+	open := sortedLogs(d.logs)
+	d.mu.Unlock()
+	for _, o := range open {
+		if clean {
+			keep(flushNow(o.log))
+		}
+		if s, ok := o.log.(*segmentLog); ok && !clean {
+			s.abandon()
+			continue
+		}
+		whole := o.log.FlushedOffset() == o.log.LogEndOffset()
+		keep(o.log.Close())
+		if !whole || (d.cutsPending(o.log)) {
+			clean = false
+		}
+	}
+	if clean && first == nil && d.Offline() == nil {
+		keep(d.Checkpoint(nil))
+		if first == nil {
+			keep(replaceFileDurably(d.fs, d.file(cleanFile), []byte(`{"version":0,"brokerEpoch":-1}`)))
+		}
+	}
+	d.mu.Lock()
+	clear(d.logs)
+	d.mu.Unlock()
+	keep(d.lock.Close())
+	return first
+}
+
+func (d *Dir) cutsPending(l Log) bool {
+	s, ok := l.(*segmentLog)
+	return ok && s.cutsPending
+}
+
+// flushNow flushes a log within the call: at a shutdown there is nothing else to do.
+func flushNow(l Log) error {
+	f := l.BeginFlush()
+	if f == nil {
+		return nil
+	}
+	err := f.Sync()
+	l.EndFlush(f, err)
+	return err
+}
+
+type openLog struct {
+	tp  topicPartition
+	log Log
+}
+
+func sortedLogs(logs map[topicPartition]Log) []openLog {
+	all := make([]openLog, 0, len(logs))
+	for _, tp := range slices.SortedFunc(maps.Keys(logs), compareTopicPartition) {
+		all = append(all, openLog{tp, logs[tp]})
+	}
+	return all
+}
+
+// uniqueID names a deleted directory so that it differs from any other.
+func (d *Dir) uniqueID(now int64) string {
+	d.deletes++
+	return hex.EncodeToString(fmt.Appendf(nil, "%x", now)) + strconv.Itoa(d.deletes)
+}

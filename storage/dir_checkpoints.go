@@ -1,0 +1,161 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"maps"
+	"path"
+	"slices"
+)
+
+// loadCheckpoints reads the three offset checkpoints. A damaged one costs what it
+// would have told: without recovery points everything is scanned, without high
+// watermarks none is known, without log starts the first segment's base counts.
+func (d *Dir) loadCheckpoints() error {
+	for _, c := range []struct {
+		file    string
+		into    *map[topicPartition]int64
+		without string
+	}{
+		{recoveryPointFile, &d.recovery, "every partition is recovered from its log start"},
+		{highWatermarkFile, &d.watermarks, "no high watermark is known"},
+		{logStartFile, &d.starts, "each log starts at its first segment, records deleted by DeleteRecords may be back"},
+	} {
+		*c.into = make(map[topicPartition]int64)
+		b, err := readFile(d.fs, d.file(c.file), checkpointBytesMax)
+		if errors.Is(err, iofs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("log directory %s: reading %s: %w", d.path, c.file, err)
+		}
+		offsets, err := decodeOffsets(b)
+		if err != nil {
+			d.warnings = append(d.warnings, fmt.Sprintf("%s is damaged (%v): %s", d.file(c.file), err, c.without))
+			if c.file == recoveryPointFile {
+				d.clean = false
+			}
+			continue
+		}
+		*c.into = offsets
+	}
+	return nil
+}
+
+// HighWatermark is the checkpointed high watermark of a partition; ok is false when none is known.
+func (d *Dir) HighWatermark(topic string, partition int32) (offset int64, ok bool) {
+	d.checkpoint.Lock()
+	defer d.checkpoint.Unlock()
+	offset, ok = d.watermarks[topicPartition{topic, partition}]
+	return offset, ok
+}
+
+// Checkpoint makes durable, for every open partition, where recovery has to
+// begin and where its log starts, and the given high watermarks (a partition that
+// is not given keeps its last one). It waits for the disk: hold no partition's lock.
+func (d *Dir) Checkpoint(highWatermarks []PartitionOffset) error {
+	if err := d.Offline(); err != nil {
+		return err
+	}
+	d.checkpoint.Lock()
+	defer d.checkpoint.Unlock()
+	if err := d.writeRecoveryPoints(); err != nil {
+		return err
+	}
+	for _, w := range highWatermarks {
+		d.watermarks[topicPartition{w.Topic, w.Partition}] = w.Offset
+	}
+	if err := d.writeOffsets(highWatermarkFile, d.watermarks); err != nil {
+		return err
+	}
+	return d.writeLogStarts()
+}
+
+// writeRecoveryPoints takes what is flushed now. The values are read under the
+// checkpoint lock, so that an older one never overwrites one that a truncation lowered.
+func (d *Dir) writeRecoveryPoints() error {
+	open := d.openLogs()
+	points := make([]int64, len(open))
+	for i, o := range open {
+		points[i] = o.log.FlushedOffset()
+		d.recovery[o.tp] = points[i]
+	}
+	if err := d.writeOffsets(recoveryPointFile, d.recovery); err != nil {
+		return err
+	}
+	for i, o := range open {
+		if s, ok := o.log.(*segmentLog); ok {
+			s.checkpointed.Store(points[i])
+		}
+	}
+	return nil
+}
+
+func (d *Dir) writeLogStarts() error {
+	for _, o := range d.openLogs() {
+		d.starts[o.tp] = o.log.LogStartOffset()
+	}
+	return d.writeOffsets(logStartFile, d.starts)
+}
+
+// saveRecoveryPoints is for a truncation: none above the log's end may stay.
+func (d *Dir) saveRecoveryPoints() error {
+	d.checkpoint.Lock()
+	defer d.checkpoint.Unlock()
+	return d.writeRecoveryPoints()
+}
+
+// saveLogStarts is for a deletion of segments.
+func (d *Dir) saveLogStarts() error {
+	d.checkpoint.Lock()
+	defer d.checkpoint.Unlock()
+	return d.writeLogStarts()
+}
+
+// lowerRecoveryPoint is for recovery, when the log in dir ends below its recovery point.
+func (d *Dir) lowerRecoveryPoint(dir string, offset int64) error {
+	tp, _ := parsePartitionDir(path.Base(dir))
+	d.checkpoint.Lock()
+	defer d.checkpoint.Unlock()
+	d.recovery[tp] = offset
+	return d.writeOffsets(recoveryPointFile, d.recovery)
+}
+
+// forget removes a partition from the checkpoints, durably.
+func (d *Dir) forget(tp topicPartition) error {
+	d.checkpoint.Lock()
+	defer d.checkpoint.Unlock()
+	for _, c := range []struct {
+		file string
+		all  map[topicPartition]int64
+	}{{recoveryPointFile, d.recovery}, {highWatermarkFile, d.watermarks}, {logStartFile, d.starts}} {
+		if _, there := c.all[tp]; !there {
+			continue
+		}
+		delete(c.all, tp)
+		if err := d.writeOffsets(c.file, c.all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Dir) openLogs() []openLog {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return sortedLogs(d.logs)
+}
+
+func (d *Dir) writeOffsets(file string, offsets map[topicPartition]int64) error {
+	all := make([]PartitionOffset, 0, len(offsets))
+	for _, tp := range slices.SortedFunc(maps.Keys(offsets), compareTopicPartition) {
+		all = append(all, PartitionOffset{tp.topic, tp.partition, offsets[tp]})
+	}
+	if err := replaceFileDurably(d.fs, d.file(file), encodeOffsets(all)); err != nil {
+		err = &WriteError{Op: "checkpoint", File: d.file(file), Err: err}
+		d.Fail(err)
+		return err
+	}
+	return nil
+}

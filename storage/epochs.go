@@ -1,0 +1,171 @@
+package storage
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/tidemark-log/tidemark/storage/vfs"
+)
+
+// epochStart says that a leader epoch's first batch here has that offset.
+type epochStart struct {
+	epoch int32
+	start int64
+}
+
+// epochCache is a log's leader epochs, from which a follower learns where it
+// parted from its leader (KIP-101). It is kept in leader-epoch-checkpoint:
+//
+//	0
+//	<entries>
+//	<epoch> <start offset>
+//
+// Invariant: epochs and start offsets both rise.
+type epochCache struct {
+	entries []epochStart
+	version int64 // counts changes
+	durable int64 // version that is durable in the file
+	file    epochFile
+}
+
+const epochFileName = "leader-epoch-checkpoint"
+
+// assign notes that a batch of that epoch stands at offset.
+func (c *epochCache) assign(epoch int32, offset int64) {
+	if epoch < 0 {
+		return
+	}
+	n := len(c.entries)
+	if n > 0 && c.entries[n-1].epoch >= epoch {
+		return
+	}
+	for n > 0 && c.entries[n-1].start >= offset {
+		n--
+	}
+	c.entries = append(c.entries[:n], epochStart{epoch, offset})
+	c.version++
+}
+
+// latest is the newest epoch, or -1.
+func (c *epochCache) latest() int32 {
+	if n := len(c.entries); n > 0 {
+		return c.entries[n-1].epoch
+	}
+	return -1
+}
+
+// endOffset gives the largest epoch <= asked and where it ends: where the next
+// one starts, or at the log end (KIP-279: the start of a larger epoch alone
+// would let two logs differ below it, B3).
+func (c *epochCache) endOffset(asked int32, logEnd int64) (epoch int32, end int64) {
+	epoch, end = -1, logEnd
+	for i := len(c.entries) - 1; i >= 0; i-- {
+		if c.entries[i].epoch <= asked {
+			return c.entries[i].epoch, end
+		}
+		end = c.entries[i].start
+	}
+	return -1, -1
+}
+
+// at gives the epoch that offset belongs to, or -1.
+func (c *epochCache) at(offset int64) int32 {
+	for i := len(c.entries) - 1; i >= 0; i-- {
+		if c.entries[i].start <= offset {
+			return c.entries[i].epoch
+		}
+	}
+	return -1
+}
+
+// truncateEnd forgets epochs that start at offset or above.
+func (c *epochCache) truncateEnd(offset int64) {
+	n := len(c.entries)
+	for n > 0 && c.entries[n-1].start >= offset {
+		n--
+	}
+	if n < len(c.entries) {
+		c.entries = c.entries[:n]
+		c.version++
+	}
+}
+
+// truncateStart forgets epochs that ended below offset; the one that spans it begins there now.
+func (c *epochCache) truncateStart(offset int64) {
+	n := 0
+	for n+1 < len(c.entries) && c.entries[n+1].start <= offset {
+		n++
+	}
+	if len(c.entries) == 0 || (n == 0 && c.entries[0].start >= offset) {
+		return
+	}
+	c.entries = append(c.entries[:0:0], c.entries[n:]...)
+	c.entries[0].start = max(c.entries[0].start, offset)
+	c.version++
+}
+
+func (c *epochCache) encode() []byte {
+	b := fmt.Appendf(nil, "0\n%d\n", len(c.entries))
+	for _, e := range c.entries {
+		b = fmt.Appendf(b, "%d %d\n", e.epoch, e.start)
+	}
+	return b
+}
+
+// decode replaces the cache by the file's content; an error leaves it empty.
+func (c *epochCache) decode(b []byte) error {
+	c.entries = nil
+	var entries []epochStart
+	err := readCheckpoint(b, func(fields []string) error {
+		if len(fields) != 2 {
+			return fmt.Errorf("%q is not an epoch and an offset", strings.Join(fields, " "))
+		}
+		epoch, err1 := strconv.ParseInt(fields[0], 10, 32)
+		start, err2 := strconv.ParseInt(fields[1], 10, 64)
+		if err1 != nil || err2 != nil || epoch < 0 || start < 0 {
+			return fmt.Errorf("%q is not an epoch and an offset", strings.Join(fields, " "))
+		}
+		if n := len(entries); n > 0 && (entries[n-1].epoch >= int32(epoch) || entries[n-1].start >= start) {
+			return fmt.Errorf("epoch %d at offset %d does not follow epoch %d at offset %d", epoch, start, entries[n-1].epoch, entries[n-1].start)
+		}
+		entries = append(entries, epochStart{int32(epoch), start})
+		return nil
+	})
+	if err == nil {
+		c.entries = entries
+	}
+	return err
+}
+
+// epochFile writes leader-epoch-checkpoint. Flushes may overlap in the pool that
+// carries them out: a lock keeps their writes apart, and the version keeps an
+// older flush from undoing what a newer one wrote.
+type epochFile struct {
+	mu      sync.Mutex
+	fs      vfs.FS
+	path    string
+	written int64
+}
+
+// epochWrite is one version on its way to the file, a step of a Flush. The
+// directory sync that makes its rename durable is the flush's last step.
+type epochWrite struct {
+	file    *epochFile
+	version int64
+	content []byte
+}
+
+func (w *epochWrite) Sync() error {
+	w.file.mu.Lock()
+	defer w.file.mu.Unlock()
+	if w.file.written >= w.version {
+		return nil
+	}
+	if err := replaceFile(w.file.fs, w.file.path, w.content); err != nil {
+		return err
+	}
+	w.file.written = w.version
+	return nil
+}

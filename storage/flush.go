@@ -1,0 +1,120 @@
+package storage
+
+import (
+	"path"
+
+	"github.com/tidemark-log/tidemark/storage/vfs"
+)
+
+// flushedParts is what one Flush makes durable of this log, for EndFlush to note.
+type flushedParts struct {
+	segments []flushedSegment
+	names    int64
+	epochs   int64
+	cuts     int64
+}
+
+type flushedSegment struct {
+	s      *segment
+	size   int64
+	sealed bool // its indexes are synced too
+}
+
+// BeginFlush captures what is not durable: the batches of every segment that
+// has such, and of segments that are complete the indexes too, because recovery
+// begins behind them and believes them. The active segment's index need not be
+// durable: recovery checks it against the batches, and makes its tail anew.
+// Then the producer snapshots, the leader epochs, and last the directory: a
+// file whose name is lost is lost (H5).
+func (l *segmentLog) BeginFlush() *Flush {
+	if l.writable() != nil {
+		return nil
+	}
+	f := &Flush{UpTo: l.end.Load(), parts: flushedParts{names: l.names, epochs: l.epochs.version, cuts: l.cuts}}
+	for _, s := range l.segments {
+		if !l.captureSegment(f, s) {
+			l.releaseFlush(f)
+			return nil // the log has failed
+		}
+	}
+	for _, name := range l.snapshots.unsynced {
+		f.Steps = append(f.Steps, pathSyncer{l.fs, path.Join(l.path, name)})
+	}
+	l.snapshots.unsynced = nil
+	names := l.names > l.namesDurable
+	if l.epochs.version > l.epochs.durable {
+		f.Steps = append(f.Steps, &epochWrite{file: &l.epochs.file, version: l.epochs.version, content: l.epochs.encode()})
+		names = true
+	}
+	if names {
+		f.Steps = append(f.Steps, vfs.DirSyncer(l.fs, l.path))
+	}
+	if len(f.Steps) == 0 && f.UpTo == l.flushed.Load() {
+		return nil
+	}
+	return f
+}
+
+// captureSegment adds what segment s has to make durable; false when writing its index failed.
+func (l *segmentLog) captureSegment(f *Flush, s *segment) bool {
+	if s.durable >= s.size && (s.sealed || !s.closing) {
+		return true
+	}
+	if l.open(s) != nil {
+		return false
+	}
+	part := flushedSegment{s: s, size: s.size, sealed: s.closing}
+	if s.durable < s.size {
+		f.Steps = append(f.Steps, s.log)
+	}
+	// Written now, though not made durable, so that below the recovery point no
+	// entry is missing after a kill.
+	if l.openIndexes(s) != nil || l.writeIndexes(s) != nil {
+		return false
+	}
+	if s.closing {
+		for _, x := range []*index{&s.offsets, &s.times} {
+			if x.dirty && x.file != nil {
+				f.Steps = append(f.Steps, x.file)
+			}
+		}
+	}
+	s.pin(0)
+	f.parts.segments = append(f.parts.segments, part)
+	f.parts.names = l.names
+	return true
+}
+
+func (l *segmentLog) releaseFlush(f *Flush) {
+	for _, p := range f.parts.segments {
+		p.s.unpin()
+	}
+	f.parts.segments = nil
+}
+
+// EndFlush notes the outcome. After a failed sync the kernel may have dropped
+// what it could not write, and say so only once: nothing is appended any more.
+func (l *segmentLog) EndFlush(f *Flush, err error) {
+	if f == nil {
+		return
+	}
+	defer l.releaseFlush(f)
+	if err != nil {
+		if l.failed == nil && !l.closed {
+			_ = l.fail("fsync", l.path, f.UpTo, err)
+		}
+		return
+	}
+	if f.parts.cuts != l.cuts {
+		return // the log was cut meanwhile: the next flush takes everything again
+	}
+	for _, p := range f.parts.segments {
+		p.s.durable = max(p.s.durable, p.size)
+		p.s.sealed = p.s.sealed || p.sealed
+	}
+	l.namesDurable = max(l.namesDurable, f.parts.names)
+	l.epochs.durable = max(l.epochs.durable, f.parts.epochs)
+	if f.UpTo > l.flushed.Load() {
+		l.flushed.Store(f.UpTo)
+	}
+}

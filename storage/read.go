@@ -1,0 +1,367 @@
+package storage
+
+import (
+	"errors"
+	"hash/crc32"
+	"io"
+
+	"github.com/tidemark-log/tidemark/storage/record"
+)
+
+// foundPlacesMax is how many places the last reads ended at are remembered, so
+// that as many consumers and followers go on without a search.
+const foundPlacesMax = 8
+
+// foundPlaces remembers where offsets lie. It is emptied when the log is cut.
+type foundPlaces struct {
+	at   [foundPlacesMax]foundPlace
+	next int
+}
+
+type foundPlace struct {
+	offset int64 // a batch with this base offset, or the log end at that time, …
+	pos    int64 // … lies here
+	s      *segment
+}
+
+func (f *foundPlaces) get(offset int64) (pos int64, s *segment) {
+	for i := range f.at {
+		if f.at[i].s != nil && f.at[i].offset == offset {
+			return f.at[i].pos, f.at[i].s
+		}
+	}
+	return 0, nil
+}
+
+func (f *foundPlaces) put(offset, pos int64, s *segment) {
+	for i := range f.at {
+		if f.at[i].s != nil && f.at[i].offset == offset {
+			f.at[i] = foundPlace{offset, pos, s}
+			return
+		}
+	}
+	f.at[f.next] = foundPlace{offset, pos, s}
+	f.next = (f.next + 1) % foundPlacesMax
+}
+
+func (f *foundPlaces) clear() { *f = foundPlaces{} }
+
+// Read gives whole batches from the one that holds offset. What it costs does not
+// grow with the log: the place is remembered or found through the index, and the
+// end is the segment's end, the limit's place, or found like the beginning.
+func (l *segmentLog) Read(offset, limit int64, maxBytes int) (Region, error) {
+	end := l.end.Load()
+	if offset < l.logStart.Load() || offset > end {
+		return Region{}, ErrOffsetOutOfRange
+	}
+	if l.closed {
+		return Region{}, &WriteError{Op: "read", File: l.path, Err: errClosed}
+	}
+	limit = min(limit, end)
+	for {
+		if offset >= limit {
+			return Region{}, nil
+		}
+		i := l.segmentAt(offset)
+		s := l.segments[i]
+		pos, next, err := l.locate(i, offset)
+		if err != nil {
+			return Region{}, err
+		}
+		if pos < 0 { // nothing from offset on in this segment
+			offset = next
+			continue
+		}
+		to, toOffset, err := l.regionEnd(i, pos, limit, max(maxBytes, 1))
+		if err != nil || to == pos {
+			return Region{}, err
+		}
+		l.found.put(toOffset, to, s)
+		return l.region(s, pos, int(to-pos))
+	}
+}
+
+// region pins and describes [pos, pos+n) of a segment.
+func (l *segmentLog) region(s *segment, pos int64, n int) (Region, error) {
+	if err := l.open(s); err != nil {
+		return Region{}, err
+	}
+	if c, ok := s.log.(*cachedFile); ok {
+		b, p, err := c.view(pos, n)
+		return Region{Len: n, Bytes: b, pin: p}, err
+	}
+	s.pin(pos + int64(n))
+	return Region{File: s.log, Pos: pos, Len: n, pin: s}, nil
+}
+
+// locate finds the batch of segment i that answers a fetch at offset. pos is -1
+// when the segment has none: the fetch goes on at offset next, the segment's end.
+func (l *segmentLog) locate(i int, offset int64) (pos, next int64, err error) {
+	s := l.segments[i]
+	if p, at := l.found.get(offset); at == s && p < s.size {
+		return p, 0, nil
+	}
+	pos, err = l.position(i, max(offset, s.base))
+	if err != nil {
+		return 0, 0, err
+	}
+	if pos >= s.size {
+		return -1, l.segmentEnd(i), nil
+	}
+	return pos, 0, nil
+}
+
+// position finds where the first batch begins whose last offset is >= offset (under
+// byte offsets: the batch that answers a fetch at offset); the segment's size when there is none.
+func (l *segmentLog) position(i int, offset int64) (int64, error) {
+	s := l.segments[i]
+	if offset >= l.segmentEnd(i) {
+		return s.size, nil
+	}
+	if s.base == offset {
+		return 0, nil
+	}
+	if err := l.open(s); err != nil {
+		return 0, err
+	}
+	if l.cfg.Offsets == OffsetsByte {
+		return l.bytePosition(s, offset)
+	}
+	from, err := l.indexed(s, entryOffset, offset-s.base)
+	if err != nil {
+		return 0, err
+	}
+	pos, _, err := l.scanTo(s, from, offset)
+	return pos, err
+}
+
+// indexed gives a position at which a batch begins and from which a scan forward
+// finds the target: the place of the last index entry whose field is <= target.
+// An entry that does not lead to its batch shows an index that was never made
+// durable, or is damaged: it is made anew (H6), and counts for nothing until then.
+func (l *segmentLog) indexed(s *segment, field func([]byte) int64, target int64) (int64, error) {
+	if err := l.openIndexes(s); err != nil {
+		return 0, err
+	}
+	buf := indexBufs.Get().(*indexBuf)
+	defer indexBufs.Put(buf)
+	for attempt := 0; ; attempt++ {
+		slot, e, err := s.offsets.search(buf, field, target)
+		if err != nil || slot < 0 {
+			return 0, err
+		}
+		pos, last := entryPos(e), s.base+entryOffset(e)
+		if ok, err := l.leadsTo(s, pos, last); ok || err != nil {
+			return pos, err
+		}
+		if attempt > 0 {
+			return 0, s.corrupt(pos, last, "index made anew does not lead to its batch")
+		}
+		if err := l.rebuildIndexes(s); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// leadsTo is true when a batch with that last offset lies at pos.
+func (l *segmentLog) leadsTo(s *segment, pos, last int64) (bool, error) {
+	if pos < 0 || pos >= s.size {
+		return false, nil
+	}
+	w := s.walk(s.size)
+	defer w.done()
+	w.big = true // one header is all that is wanted
+	h, err := w.header(pos)
+	var damaged *CorruptionError
+	if errors.As(err, &damaged) {
+		return false, nil
+	}
+	return err == nil && h.LastOffset() == last, err
+}
+
+// scanTo walks from pos to the first batch whose last offset is >= offset.
+func (l *segmentLog) scanTo(s *segment, pos, offset int64) (int64, record.Header, error) {
+	w := s.walk(s.size)
+	defer w.done()
+	for pos < s.size {
+		h, err := w.header(pos)
+		if err != nil || h.LastOffset() >= offset {
+			return pos, h, err
+		}
+		pos += int64(h.Size())
+	}
+	return s.size, record.Header{}, nil
+}
+
+// regionEnd finds where a region from pos on ends: at most maxBytes on, but after
+// one batch at least, and before any batch that reaches past limit. It gives the
+// position and the offset that follows.
+func (l *segmentLog) regionEnd(i int, pos, limit int64, maxBytes int) (to, toOffset int64, err error) {
+	s := l.segments[i]
+	stop, stopOffset := s.size, l.segmentEnd(i)
+	if limit < stopOffset {
+		if stop, err = l.limitPosition(i, limit); err != nil {
+			return 0, 0, err
+		}
+		stopOffset = limit
+	}
+	if stop-pos <= int64(maxBytes) {
+		return max(stop, pos), stopOffset, nil
+	}
+	if l.cfg.Offsets == OffsetsByte {
+		return l.byteRegionEnd(s, pos, stop, maxBytes)
+	}
+	if err := l.open(s); err != nil {
+		return 0, 0, err
+	}
+	from, err := l.indexed(s, entryPos, pos+int64(maxBytes))
+	if err != nil {
+		return 0, 0, err
+	}
+	return l.walkEnd(s, pos, max(from, pos), stop, maxBytes)
+}
+
+// walkEnd walks from a batch at or after pos to the last one that still fits.
+func (l *segmentLog) walkEnd(s *segment, pos, from, stop int64, maxBytes int) (to, toOffset int64, err error) {
+	w := s.walk(stop)
+	defer w.done()
+	for at := from; ; {
+		h, err := w.header(at)
+		if err != nil {
+			return 0, 0, err
+		}
+		next := at + int64(h.Size())
+		if next-pos > int64(maxBytes) && at > pos {
+			return at, h.BaseOffset, nil
+		}
+		if next-pos >= int64(maxBytes) || next >= stop {
+			return next, h.NextOffset(), nil
+		}
+		at = next
+	}
+}
+
+// limitPosition is where the first batch begins that reaches past limit.
+func (l *segmentLog) limitPosition(i int, limit int64) (pos int64, err error) {
+	s := l.segments[i]
+	if p, at := l.found.get(limit); at == s {
+		return p, nil
+	}
+	if l.cfg.Offsets == OffsetsByte {
+		if err := l.open(s); err != nil {
+			return 0, err
+		}
+		// Whatever a fetch at the limit would get: a limit inside a batch excludes the batch.
+		pos, _, err = l.byteBatch(s, limit-s.base)
+	} else {
+		pos, err = l.position(i, limit)
+	}
+	if err == nil {
+		l.found.put(limit, pos, s)
+	}
+	return pos, err
+}
+
+// bytePosition answers a fetch under byte offsets. One at which a batch begins gets
+// that batch, and so does one inside it that counts one of its records; past those it
+// is what a client asks for that steps by records, and the next batch answers.
+func (l *segmentLog) bytePosition(s *segment, offset int64) (int64, error) {
+	pos := offset - s.base
+	at, h, err := l.byteBatch(s, pos)
+	if err != nil || pos-at < max(int64(h.RecordCount), 1) {
+		return at, err
+	}
+	return at + int64(h.Size()), nil
+}
+
+// byteBatch finds the batch that begins at pos or spans it.
+func (l *segmentLog) byteBatch(s *segment, pos int64) (int64, record.Header, error) {
+	w := s.walk(s.size)
+	w.big = true
+	h, err := w.header(pos)
+	w.done()
+	if err == nil && h.BaseOffset == s.base+pos && l.holds(s, pos, h) {
+		return pos, h, nil
+	}
+	var damaged *CorruptionError
+	if err != nil && !errors.As(err, &damaged) {
+		return 0, h, err
+	}
+	return l.batchAround(s, pos)
+}
+
+// batchAround finds the batch that spans pos, by looking back at most the largest
+// batch for a header whose base offset is its own position and whose CRC holds.
+func (l *segmentLog) batchAround(s *segment, pos int64) (int64, record.Header, error) {
+	buf := walkBufs.Get().(*walkBuf)
+	defer walkBufs.Put(buf)
+	lowest := max(0, pos-int64(l.batchMax))
+	for top := pos; top >= lowest; {
+		// Candidates begin in [bottom, top]; the last one's header reaches past top.
+		bottom := max(lowest, top-(walkChunk-record.HeaderSize))
+		n := int(min(top+record.HeaderSize, s.size) - bottom)
+		if err := readFull(s.log, buf[:n], bottom); err != nil {
+			return 0, record.Header{}, err
+		}
+		for at := top; at >= bottom; at-- {
+			b := buf[at-bottom : n]
+			if len(b) < record.HeaderSize || b[16] != 2 {
+				continue
+			}
+			h := record.ReadHeader(b)
+			if h.BaseOffset == s.base+at && h.BatchLength >= record.HeaderSize-record.LengthPrefix &&
+				at+int64(h.Size()) > pos && at+int64(h.Size()) <= s.size && l.holds(s, at, h) {
+				return at, h, nil
+			}
+		}
+		top = bottom - 1
+	}
+	// A batch larger than any that this process has seen or allows: step through the segment.
+	return l.scanTo(s, 0, s.base+pos)
+}
+
+// holds is true when the CRC of the batch at pos holds.
+func (l *segmentLog) holds(s *segment, pos int64, h record.Header) bool {
+	sum, err := batchCRC(s.log, pos, h.Size())
+	return err == nil && sum == h.CRC
+}
+
+// batchCRC sums the bytes that a batch's CRC covers, a chunk at a time.
+func batchCRC(r io.ReaderAt, pos int64, size int) (uint32, error) {
+	const crcFrom = 21
+	buf := walkBufs.Get().(*walkBuf)
+	defer walkBufs.Put(buf)
+	sum := uint32(0)
+	for at := crcFrom; at < size; {
+		n := min(walkChunk, size-at)
+		if err := readFull(r, buf[:n], pos+int64(at)); err != nil {
+			return 0, err
+		}
+		sum = crc32.Update(sum, castagnoli, buf[:n])
+		at += n
+	}
+	return sum, nil
+}
+
+// byteRegionEnd is regionEnd's search without an index: over large batches it
+// steps from one to the next, over small ones it looks back from the end.
+func (l *segmentLog) byteRegionEnd(s *segment, pos, stop int64, maxBytes int) (to, toOffset int64, err error) {
+	if err := l.open(s); err != nil {
+		return 0, 0, err
+	}
+	w := s.walk(stop)
+	h, err := w.header(pos)
+	w.done()
+	if err != nil {
+		return 0, 0, err
+	}
+	from := pos
+	if h.Size() <= walkChunk && maxBytes > 2*walkChunk {
+		at, _, err := l.batchAround(s, pos+int64(maxBytes))
+		if err != nil {
+			return 0, 0, err
+		}
+		from = max(at, pos)
+	}
+	return l.walkEnd(s, pos, from, stop, maxBytes)
+}

@@ -1,0 +1,428 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-log/tidemark/storage/record"
+)
+
+// RecoveryReport says what opening a log found and did.
+type RecoveryReport struct {
+	Clean          bool  // opened after a clean shutdown: no batch was read again
+	BytesScanned   int64 // batches whose CRC was computed: the tail above the recovery point
+	TruncatedBytes int64 // removed from the end, unwritten zeros not counted
+	// Damage is data that is not what was written and has valid batches behind it,
+	// so that it is no torn tail. Above the recovery point the log now ends before
+	// it; below, it is as it was found.
+	Damage []CorruptionError
+}
+
+// savedState is what the log directory knows of a partition.
+type savedState struct {
+	clean         bool  // the directory was closed cleanly
+	recoveryPoint int64 // everything below was made durable
+	logStart      int64
+}
+
+// openSegmentLog opens or creates the log in dir.
+func openSegmentLog(d *Dir, dir string, cfg LogConfig, saved savedState, now int64) (Log, RecoveryReport, error) {
+	l := &segmentLog{dir: d, fs: d.fs, path: dir}
+	l.cfg.Engine, l.cfg.Cache, l.cfg.Offsets = cfg.Engine, cfg.Cache, cfg.Offsets
+	l.SetConfig(cfg)
+	l.epochs.file = epochFile{fs: d.fs, path: path.Join(dir, epochFileName)}
+	var rep RecoveryReport
+	err := l.load(saved, now, &rep)
+	if err != nil {
+		for _, s := range l.segments {
+			s.unpin()
+		}
+		return nil, rep, fmt.Errorf("opening log %s: %w", dir, err)
+	}
+	return l, rep, nil
+}
+
+func (l *segmentLog) load(saved savedState, now int64, rep *RecoveryReport) error {
+	if err := l.list(now); err != nil {
+		return err
+	}
+	if err := l.dropLeftovers(saved.logStart); err != nil {
+		return err
+	}
+	fresh := len(l.segments) == 0
+	if fresh {
+		if err := l.create(saved.logStart, now); err != nil {
+			return err
+		}
+	}
+	l.logStart.Store(max(saved.logStart, l.segments[0].base))
+	l.checkpointed.Store(saved.recoveryPoint)
+	epochsKnown, err := l.loadEpochs(fresh)
+	if err != nil {
+		return err
+	}
+	clean := saved.clean && l.openCleanly() == nil
+	if !clean {
+		if err := l.recover(saved.recoveryPoint, epochsKnown, rep); err != nil {
+			return err
+		}
+	} else if !epochsKnown {
+		if err := l.walkEpochs(len(l.segments), math.MaxInt64); err != nil {
+			return err
+		}
+	}
+	rep.Clean = clean
+	end := l.end.Load()
+	if l.logStart.Load() > end {
+		l.logStart.Store(end)
+	}
+	l.epochs.truncateEnd(end)
+	if err := l.dropSnapshots(0, end); err != nil {
+		return err
+	}
+	if err := l.loadProducers(end, now); err != nil {
+		return err
+	}
+	return l.closeIdleFiles()
+}
+
+// closeIdleFiles gives back the descriptors that opening took, where nothing is
+// gathered in memory: most partitions of a broker are idle.
+func (l *segmentLog) closeIdleFiles() error {
+	for _, s := range l.segments {
+		if len(s.offsets.tail) > 0 || len(s.times.tail) > 0 || s.offsets.dirty || s.times.dirty {
+			continue
+		}
+		if err := s.closeFiles(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list reads the directory: segments, snapshots, and what was deleted or half made before.
+func (l *segmentLog) list(now int64) error {
+	names, err := l.fs.List(l.path)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		full := path.Join(l.path, name)
+		if strings.HasSuffix(name, deletedSuffix) || strings.HasSuffix(name, tmpSuffix) {
+			if err := removeIfThere(l.fs, full); err != nil {
+				return err
+			}
+			continue
+		}
+		if base, ok := parseOffsetName(name, logSuffix); ok {
+			info, err := l.fs.Stat(full)
+			if err != nil {
+				return err
+			}
+			s := newSegment(l.path, base, l.cfg.Offsets)
+			s.size, s.created = min(info.Size, segmentBytesMax), now
+			l.segments = append(l.segments, s)
+		}
+		if offset, ok := parseOffsetName(name, snapshotSuffix); ok {
+			l.snapshots.offsets = append(l.snapshots.offsets, offset)
+		}
+	}
+	for _, s := range l.segments[:max(len(l.segments)-1, 0)] {
+		s.closing = true
+	}
+	return nil
+}
+
+// dropLeftovers removes segments wholly below the log start: a deletion whose
+// renames a power cut took back.
+func (l *segmentLog) dropLeftovers(logStart int64) error {
+	for len(l.segments) > 1 && l.segments[1].base <= logStart {
+		s := l.segments[0]
+		l.segments = l.segments[1:]
+		if err := l.removeSegment(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeSegment removes a segment's files at once: nothing reads while a log opens.
+func (l *segmentLog) removeSegment(s *segment) error {
+	s.unpin()
+	for _, suffix := range []string{logSuffix, indexSuffix, timeIndexSuffix} {
+		if err := removeIfThere(l.fs, path.Join(l.path, offsetName(s.base, suffix))); err != nil {
+			return err
+		}
+	}
+	l.names++
+	return nil
+}
+
+// loadEpochs reads leader-epoch-checkpoint; known is false when it must be made anew from the batches.
+func (l *segmentLog) loadEpochs(fresh bool) (known bool, err error) {
+	l.epochs.version = 1
+	b, err := readFile(l.fs, l.epochs.file.path, checkpointBytesMax)
+	if errors.Is(err, iofs.ErrNotExist) {
+		return fresh, nil
+	}
+	if err == nil {
+		err = l.epochs.decode(b)
+		if err != nil {
+			return false, nil
+		}
+	}
+	l.epochs.durable = 1
+	return true, err
+}
+
+// walkEpochs makes the leader epochs anew from the headers below offset, in the first n segments.
+func (l *segmentLog) walkEpochs(n int, below int64) error {
+	for _, s := range l.segments[:n] {
+		if err := l.open(s); err != nil {
+			return err
+		}
+		w := s.walk(s.size)
+		for pos := int64(0); pos < s.size; {
+			h, err := w.header(pos)
+			if err != nil || h.BaseOffset >= below {
+				break // recovery itself will say what is wrong here
+			}
+			l.epochs.assign(h.PartitionLeaderEpoch, h.BaseOffset)
+			pos += int64(h.Size())
+		}
+		w.done()
+	}
+	return nil
+}
+
+// openCleanly finds the log end offset from the last batches. An error says that
+// the directory is not what a clean shutdown leaves: then it is recovered.
+func (l *segmentLog) openCleanly() error {
+	s := l.active()
+	end := s.base
+	if s.size > 0 {
+		if err := l.open(s); err != nil {
+			return err
+		}
+		switch {
+		case l.cfg.Offsets == OffsetsByte:
+			end = s.base + s.size
+		default:
+			last, err := l.lastBatch(s)
+			if err != nil {
+				return err
+			}
+			end = last.NextOffset()
+		}
+	}
+	l.end.Store(end)
+	l.flushed.Store(end)
+	for _, s := range l.segments {
+		s.durable, s.sealed, s.whole = s.size, s.closing, true
+	}
+	return nil
+}
+
+// lastBatch walks from the last index entry to the batch at the segment's end.
+func (l *segmentLog) lastBatch(s *segment) (record.Header, error) {
+	pos, err := l.indexed(s, entryPos, math.MaxInt32)
+	if err != nil {
+		return record.Header{}, err
+	}
+	w := s.walk(s.size)
+	defer w.done()
+	for {
+		h, err := w.header(pos)
+		if err != nil {
+			return h, err
+		}
+		if pos += int64(h.Size()); pos == s.size {
+			return h, nil
+		}
+	}
+}
+
+// recover makes the log the longest valid run of batches. Segments below the
+// recovery point are durable with their indexes and only looked at where they
+// end; from the recovery point on every batch's CRC is computed and the indexes'
+// tails are made anew.
+func (l *segmentLog) recover(recoveryPoint int64, epochsKnown bool, rep *RecoveryReport) error {
+	first := l.segmentAt(recoveryPoint)
+	if !epochsKnown {
+		if err := l.walkEpochs(first+1, recoveryPoint); err != nil {
+			return err
+		}
+	}
+	for i := range first {
+		if err := l.checkSealed(i, rep); err != nil {
+			return err
+		}
+	}
+	expected := l.segments[first].base
+	for i := first; i < len(l.segments); i++ {
+		s := l.segments[i]
+		if s.base != expected {
+			// A segment between is missing, or the one before ended early.
+			return l.dropFrom(i, expected, recoveryPoint, rep)
+		}
+		from := int64(0)
+		if i == first {
+			var err error
+			if from, expected, err = l.recoveryStart(i, recoveryPoint); err != nil {
+				return err
+			}
+		}
+		s.closing = i+1 < len(l.segments)
+		next, whole, err := l.recoverSegment(i, from, expected, rep)
+		if err != nil {
+			return err
+		}
+		expected = next
+		if !whole {
+			return l.dropFrom(i+1, expected, recoveryPoint, rep)
+		}
+	}
+	return l.dropFrom(len(l.segments), expected, recoveryPoint, rep)
+}
+
+// dropFrom ends recovery: the log ends at offset end, and segments from i on cannot follow it.
+func (l *segmentLog) dropFrom(i int, end, recoveryPoint int64, rep *RecoveryReport) error {
+	for _, s := range l.segments[i:] {
+		if s.size > 0 {
+			rep.TruncatedBytes += s.size
+			rep.Damage = append(rep.Damage, *s.corrupt(0, end, fmt.Sprintf("segment does not follow the batches before it, which end at offset %d: removed", end)))
+		}
+		if err := l.removeSegment(s); err != nil {
+			return err
+		}
+	}
+	dropped := i < len(l.segments)
+	l.segments = slices.Clip(l.segments[:i])
+	s := l.active()
+	s.closing, s.sealed = false, false
+	l.end.Store(end)
+	l.flushed.Store(min(recoveryPoint, end))
+	if recoveryPoint > end {
+		// The checkpoint would call durable what is yet to be written there.
+		l.checkpointed.Store(end)
+		if err := l.dir.lowerRecoveryPoint(l.path, end); err != nil {
+			return err
+		}
+	}
+	if dropped {
+		return l.syncNames()
+	}
+	return nil
+}
+
+// recoveryStart finds where in segment i the scan begins: at the recovery point,
+// if the index leads there, and otherwise at the segment's first batch.
+func (l *segmentLog) recoveryStart(i int, recoveryPoint int64) (pos, expected int64, err error) {
+	s := l.segments[i]
+	if s.size == 0 || recoveryPoint <= s.base {
+		return 0, s.base, l.startIndexes(s, 0)
+	}
+	if pos, ok, err := l.trustedPosition(s, recoveryPoint); err != nil || ok {
+		if err != nil {
+			return 0, 0, err
+		}
+		s.durable = pos
+		return pos, recoveryPoint, l.startIndexes(s, pos)
+	}
+	return 0, s.base, l.startIndexes(s, 0)
+}
+
+// trustedPosition finds the batch boundary at the recovery point. ok is false
+// when index or batches do not lead to it.
+func (l *segmentLog) trustedPosition(s *segment, recoveryPoint int64) (pos int64, ok bool, err error) {
+	if err := l.open(s); err != nil {
+		return 0, false, err
+	}
+	if l.cfg.Offsets == OffsetsByte {
+		pos := recoveryPoint - s.base
+		return pos, pos <= s.size, nil
+	}
+	for _, x := range []*index{&s.offsets, &s.times} {
+		if err := x.load(l.fs); err != nil {
+			return 0, false, err
+		}
+	}
+	buf := indexBufs.Get().(*indexBuf)
+	defer indexBufs.Put(buf)
+	// A power cut may have left anything in an index that was not durable.
+	n, err := s.offsets.ascending(buf, entryOffset, entryPos)
+	if err != nil {
+		return 0, false, err
+	}
+	if n < s.offsets.written {
+		if err := s.offsets.truncate(n); err != nil {
+			return 0, false, err
+		}
+	}
+	slot, e, err := s.offsets.search(buf, entryOffset, recoveryPoint-1-s.base)
+	if err != nil {
+		return 0, false, err
+	}
+	if slot >= 0 {
+		pos = entryPos(e)
+		if ok, err := l.leadsTo(s, pos, s.base+entryOffset(e)); !ok || err != nil {
+			return 0, false, err
+		}
+	}
+	w := s.walk(s.size)
+	defer w.done()
+	for pos < s.size {
+		h, err := w.header(pos)
+		var damaged *CorruptionError
+		if errors.As(err, &damaged) {
+			return 0, false, nil
+		}
+		if err != nil {
+			return 0, false, err
+		}
+		if h.BaseOffset >= recoveryPoint {
+			return pos, h.BaseOffset == recoveryPoint, nil
+		}
+		pos += int64(h.Size())
+		if h.NextOffset() == recoveryPoint {
+			return pos, true, nil
+		}
+	}
+	return pos, false, nil
+}
+
+// startIndexes keeps the index entries for batches below pos and loads what
+// appending to them needs.
+func (l *segmentLog) startIndexes(s *segment, pos int64) error {
+	for _, x := range []*index{&s.offsets, &s.times} {
+		if err := x.load(l.fs); err != nil {
+			return err
+		}
+	}
+	if pos > 0 {
+		buf := indexBufs.Get().(*indexBuf)
+		defer indexBufs.Put(buf)
+		n, err := s.times.ascending(buf, entryTime, entryTimeOffset)
+		if err != nil {
+			return err
+		}
+		if n < s.times.written {
+			if err := s.times.truncate(n); err != nil {
+				return err
+			}
+		}
+	}
+	size := s.size
+	s.size = pos
+	if err := l.keepIndexesBelow(s, pos); err != nil {
+		return err
+	}
+	err := l.summarize(s)
+	s.size = size
+	return err
+}

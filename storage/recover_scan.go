@@ -1,0 +1,180 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/tidemark-log/tidemark/storage/record"
+)
+
+// recoverSegment scans segment i from the batch boundary at pos, which has offset
+// expected, and cuts it at the first thing that is not the batch expected next.
+// whole says that the next segment may follow.
+func (l *segmentLog) recoverSegment(i int, pos, expected int64, rep *RecoveryReport) (next int64, whole bool, err error) {
+	s := l.segments[i]
+	size, nextBase := s.size, int64(-1)
+	if i+1 < len(l.segments) {
+		nextBase = l.segments[i+1].base
+	}
+	if err := l.open(s); err != nil {
+		return 0, false, err
+	}
+	w := s.walk(size)
+	defer w.done()
+	reason := ""
+	s.size = pos
+	for s.size < size {
+		h, err := w.header(s.size)
+		if err == nil {
+			if nextBase >= 0 && h.NextOffset() > nextBase {
+				// What lies here was cut off while a reader held it: the next segment begins below it.
+				return expected, true, l.cutFile(s, s.size)
+			}
+			reason, err = l.follows(s, h, expected)
+		}
+		var damaged *CorruptionError
+		if errors.As(err, &damaged) {
+			reason, err = damaged.Reason, nil
+		}
+		if err != nil {
+			return 0, false, err
+		}
+		if reason != "" {
+			break
+		}
+		rep.BytesScanned += int64(h.Size())
+		l.epochs.assign(h.PartitionLeaderEpoch, h.BaseOffset)
+		if err := l.noteIndexes(s, h, s.size); err != nil {
+			return 0, false, err
+		}
+		s.size += int64(h.Size())
+		expected = h.NextOffset()
+	}
+	if s.size == size {
+		return expected, true, l.sealRecovered(s)
+	}
+	if err := l.judgeTail(s, size, expected, reason, rep); err != nil {
+		return 0, false, err
+	}
+	return expected, false, l.cutFile(s, s.size)
+}
+
+// sealRecovered writes the whole index of a segment that is complete.
+func (l *segmentLog) sealRecovered(s *segment) error {
+	if !s.closing {
+		return nil
+	}
+	return l.seal(s)
+}
+
+// follows says why the batch at the segment's size is not the one that belongs there, or "".
+func (l *segmentLog) follows(s *segment, h record.Header, expected int64) (reason string, err error) {
+	switch {
+	case h.BaseOffset < expected:
+		return fmt.Sprintf("base offset %d, expected %d", h.BaseOffset, expected), nil
+	case l.cfg.Offsets == OffsetsByte && h.BaseOffset != expected:
+		return fmt.Sprintf("base offset %d is not its position, %d", h.BaseOffset, expected), nil
+	case h.LastOffset()-s.base > segmentBytesMax:
+		return fmt.Sprintf("last offset %d is beyond what segment %d can hold", h.LastOffset(), s.base), nil
+	case h.PartitionLeaderEpoch >= 0 && h.PartitionLeaderEpoch < l.epochs.latest():
+		// An old batch that a cut had removed, come back behind a newer one.
+		return fmt.Sprintf("leader epoch %d after epoch %d", h.PartitionLeaderEpoch, l.epochs.latest()), nil
+	}
+	sum, err := batchCRC(s.log, s.size, h.Size())
+	if err != nil {
+		return "", err
+	}
+	if sum != h.CRC {
+		return fmt.Sprintf("CRC is %08x, the header says %08x", sum, h.CRC), nil
+	}
+	return "", nil
+}
+
+// searchBudget bounds what judging a tail may sum, as a multiple of its length: a
+// tail made to look full of headers must not make opening take for ever.
+const searchBudget = 4
+
+// judgeTail looks at what lies behind the last valid batch, [s.size, size): zeros
+// were never written, and anything else was torn, unless valid batches follow:
+// then the middle is damaged, which is reported.
+func (l *segmentLog) judgeTail(s *segment, size, expected int64, reason string, rep *RecoveryReport) error {
+	buf := walkBufs.Get().(*walkBuf)
+	defer walkBufs.Put(buf)
+	budget := searchBudget * (size - s.size)
+	found, lastByte := false, s.size // behind the last byte that is not zero
+	for at := s.size; at < size; at += walkChunk - record.HeaderSize {
+		n := int(min(walkChunk, size-at))
+		if err := readFull(s.log, buf[:n], at); err != nil {
+			return err
+		}
+		if t := bytes.TrimRight(buf[:n], "\x00"); len(t) > 0 {
+			lastByte = at + int64(len(t))
+		}
+		for k := 0; !found && k+record.HeaderSize <= n && k < walkChunk-record.HeaderSize && budget > 0; k++ {
+			pos := at + int64(k)
+			if buf[k+16] != 2 || pos == s.size {
+				continue
+			}
+			h := record.ReadHeader(buf[k:])
+			if h.BatchLength < record.HeaderSize-record.LengthPrefix || int64(h.Size()) > size-pos || h.BaseOffset < expected || h.LastOffsetDelta < 0 {
+				continue
+			}
+			budget -= int64(h.Size())
+			if !l.holds(s, pos, h) {
+				continue
+			}
+			found = true
+			reason = fmt.Sprintf("%s; a valid batch with offset %d follows at byte %d", reason, h.BaseOffset, pos)
+		}
+	}
+	rep.TruncatedBytes += lastByte - s.size
+	if found {
+		rep.Damage = append(rep.Damage, *s.corrupt(s.size, expected, reason))
+	}
+	return nil
+}
+
+// checkSealed looks at where a segment below the recovery point ends. One that
+// ends past the next one's base was cut while a reader held it, and is cut now.
+// Anything else that is wrong is reported and left: what follows was made durable, too.
+func (l *segmentLog) checkSealed(i int, rep *RecoveryReport) error {
+	s, next := l.segments[i], l.segments[i+1].base
+	s.durable, s.sealed, s.whole = s.size, true, true
+	if s.size == 0 {
+		rep.Damage = append(rep.Damage, *s.corrupt(0, s.base, "segment below the recovery point is empty"))
+		return nil
+	}
+	if err := l.open(s); err != nil {
+		return err
+	}
+	end := s.base + s.size
+	if l.cfg.Offsets != OffsetsByte {
+		last, err := l.lastBatch(s)
+		var damaged *CorruptionError
+		switch {
+		case errors.As(err, &damaged):
+			rep.Damage = append(rep.Damage, *damaged)
+			return nil
+		case err != nil:
+			return err
+		}
+		end = last.NextOffset()
+	}
+	switch {
+	case end < next:
+		rep.Damage = append(rep.Damage, *s.corrupt(s.size, end, fmt.Sprintf("the next segment begins at offset %d: batches between are missing", next)))
+	case end > next:
+		pos, err := l.limitPosition(i, next)
+		l.found.clear()
+		if err != nil {
+			return err
+		}
+		if err := l.keepIndexesBelow(s, pos); err != nil {
+			return err
+		}
+		s.size, s.durable, s.sealed = pos, pos, false
+		return l.cutFile(s, pos)
+	}
+	return s.closeFiles()
+}

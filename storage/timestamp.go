@@ -1,0 +1,93 @@
+package storage
+
+import (
+	"github.com/tidemark-log/tidemark/storage/record"
+)
+
+// OffsetForTimestamp finds the first record, in offset order, whose timestamp is
+// at least ts: the first segment whose largest timestamp is, the place its time
+// index leads to, the first batch from there whose largest timestamp is, and
+// within it the record, for which a compressed batch is decompressed.
+func (l *segmentLog) OffsetForTimestamp(ts int64) (offset, timestamp int64, epoch int32, ok bool, err error) {
+	start := l.logStart.Load()
+	for i := l.segmentAt(start); i < len(l.segments); i++ {
+		s := l.segments[i]
+		if err := l.summarize(s); err != nil {
+			return 0, 0, 0, false, err
+		}
+		if s.size == 0 || s.maxTimestamp < ts {
+			continue
+		}
+		pos, err := l.timePosition(i, ts, start)
+		if err != nil {
+			return 0, 0, 0, false, err
+		}
+		offset, timestamp, epoch, ok, err = l.scanForTime(s, pos, ts, start)
+		if ok || err != nil {
+			return offset, timestamp, epoch, ok, err
+		}
+	}
+	return -1, -1, -1, false, nil
+}
+
+// timePosition is where the search for ts in segment i begins: behind the last
+// time index entry below ts, and not below the log start.
+func (l *segmentLog) timePosition(i int, ts, start int64) (int64, error) {
+	s := l.segments[i]
+	from := max(start, s.base)
+	buf := indexBufs.Get().(*indexBuf)
+	slot, e, err := s.times.search(buf, entryTime, ts-1)
+	if err == nil && slot >= 0 {
+		// Up to this offset every timestamp is <= the entry's, which is < ts.
+		from = max(from, s.base+entryTimeOffset(e)+1)
+	}
+	indexBufs.Put(buf)
+	if err != nil {
+		return 0, err
+	}
+	return l.position(i, from)
+}
+
+// scanForTime walks batches from pos to the first with a record at ts or later.
+func (l *segmentLog) scanForTime(s *segment, pos, ts, start int64) (offset, timestamp int64, epoch int32, ok bool, err error) {
+	if err := l.open(s); err != nil {
+		return 0, 0, 0, false, err
+	}
+	w := s.walk(s.size)
+	defer w.done()
+	for pos < s.size {
+		h, err := w.header(pos)
+		if err != nil {
+			return 0, 0, 0, false, err
+		}
+		if h.MaxTimestamp >= ts {
+			offset, timestamp, ok, err = l.recordAtTime(s, pos, h, ts, start)
+			if ok || err != nil {
+				return offset, timestamp, h.PartitionLeaderEpoch, ok, err
+			}
+		}
+		pos += int64(h.Size())
+	}
+	return -1, -1, -1, false, nil
+}
+
+// recordAtTime finds the first record of the batch at pos that is late enough and not below the log start.
+func (l *segmentLog) recordAtTime(s *segment, pos int64, h record.Header, ts, start int64) (offset, timestamp int64, ok bool, err error) {
+	if h.LogAppendTime() {
+		return max(h.BaseOffset, start), h.MaxTimestamp, true, nil
+	}
+	batch := make([]byte, h.Size())
+	if err := readFull(s.log, batch, pos); err != nil {
+		return 0, 0, false, err
+	}
+	for r, err := range record.Records(batch, 0) {
+		if err != nil {
+			// lab.validate=batch does not look inside: what cannot be read is answered with its batch.
+			return max(h.BaseOffset, start), h.MaxTimestamp, true, nil
+		}
+		if r.Timestamp >= ts && r.Offset >= start {
+			return r.Offset, r.Timestamp, true, nil
+		}
+	}
+	return 0, 0, false, nil
+}

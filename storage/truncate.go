@@ -1,0 +1,181 @@
+package storage
+
+// Truncate removes everything at offset and above, and the batch that spans
+// offset as a whole: the log ends at a batch, so that what follows can be
+// fetched again from there.
+//
+// It is durable when it returns, in this order. First the recovery point goes
+// down, so that what is appended after the cut is not taken for flushed (H3).
+// Then the file is cut and synced: otherwise a power cut could bring an old
+// batch back right behind a new one that ends where it begins.
+func (l *segmentLog) Truncate(offset int64) error {
+	if err := l.writable(); err != nil {
+		return err
+	}
+	if offset >= l.end.Load() {
+		return nil
+	}
+	offset = max(offset, 0)
+	if offset < l.segments[0].base {
+		return l.restartAt(offset)
+	}
+	i := l.segmentAt(offset)
+	pos, err := l.cutPosition(i, offset)
+	if err != nil {
+		return err
+	}
+	end := offset
+	if pos < l.segments[i].size {
+		h, err := l.headerAt(l.segments[i], pos)
+		if err != nil {
+			return err
+		}
+		end = min(end, h.BaseOffset)
+	}
+	if err := l.lowerEnd(end); err != nil {
+		return err
+	}
+	if err := l.cutSegment(i, pos, end); err != nil {
+		return err
+	}
+	return l.afterCut(end)
+}
+
+// cutPosition is where the batch that reaches offset or past it begins.
+func (l *segmentLog) cutPosition(i int, offset int64) (int64, error) {
+	l.found.clear()
+	return l.limitPosition(i, offset)
+}
+
+// lowerEnd makes end the log end offset, and makes sure that no recovery point lies above it.
+func (l *segmentLog) lowerEnd(end int64) error {
+	l.cuts++
+	l.found.clear()
+	l.end.Store(end)
+	if l.logStart.Load() > end {
+		l.logStart.Store(end)
+	}
+	if l.flushed.Load() > end {
+		l.flushed.Store(end)
+	}
+	if l.checkpointed.Load() > end {
+		if err := l.dir.saveRecoveryPoints(); err != nil {
+			return l.fail("checkpoint", recoveryPointFile, 0, err)
+		}
+	}
+	return nil
+}
+
+// cutSegment removes what lies at pos and after in segment i, and all later
+// segments. Bytes that a live region covers stay: the segment then ends at pos
+// though its file goes on, and a new segment, which says so after a restart, takes the appends.
+func (l *segmentLog) cutSegment(i int, pos, end int64) error {
+	for len(l.segments) > i+1 {
+		last := l.active()
+		l.segments = l.segments[:len(l.segments)-1]
+		if err := l.deleteSegment(last, -1); err != nil {
+			return err
+		}
+	}
+	s := l.active()
+	pinned := s.pinned() && s.pinnedEnd > pos
+	if pinned && pos == 0 {
+		l.segments = l.segments[:len(l.segments)-1]
+		if err := l.deleteSegment(s, -1); err != nil {
+			return err
+		}
+		return l.create(end, s.created)
+	}
+	if err := l.cutIndexes(s, pos); err != nil {
+		return err
+	}
+	s.size, s.durable = pos, min(s.durable, pos)
+	s.sealed = false
+	if pinned {
+		s.cutAt, s.closing = pos, true
+		if err := l.create(end, s.created); err != nil {
+			return err
+		}
+		return l.syncNames()
+	}
+	s.closing = false
+	return l.cutFile(s, pos)
+}
+
+func (l *segmentLog) cutFile(s *segment, pos int64) error {
+	if err := l.open(s); err != nil {
+		return l.fail("truncate", s.path(), pos, err)
+	}
+	if err := s.log.Truncate(pos); err != nil {
+		return l.fail("truncate", s.path(), pos, err)
+	}
+	if err := s.log.Sync(); err != nil {
+		return l.fail("fsync", s.path(), pos, err)
+	}
+	s.cutAt = -1
+	return l.syncNames()
+}
+
+func (l *segmentLog) syncNames() error {
+	if err := l.fs.SyncDir(l.path); err != nil {
+		return l.fail("fsync", l.path, 0, err)
+	}
+	l.namesDurable = l.names
+	return nil
+}
+
+// applyCuts cuts files that regions held up and no longer do.
+func (l *segmentLog) applyCuts() error {
+	for _, s := range l.segments {
+		if s.cutAt < 0 || s.pinned() {
+			continue
+		}
+		if err := l.cutFile(s, s.cutAt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cutIndexes removes the entries for batches at pos and after. Which of the
+// rest was last is then known from the batches.
+func (l *segmentLog) cutIndexes(s *segment, pos int64) error {
+	if err := l.openIndexes(s); err != nil {
+		return l.fail("truncate", s.offsets.name, 0, err)
+	}
+	if err := l.keepIndexesBelow(s, pos); err != nil {
+		return l.fail("truncate", s.offsets.name, 0, err)
+	}
+	return nil
+}
+
+// afterCut brings what is derived from the batches back to the new end.
+func (l *segmentLog) afterCut(end int64) error {
+	l.epochs.truncateEnd(end)
+	if err := l.dropSnapshots(l.checkpointed.Load(), end); err != nil {
+		return err
+	}
+	return l.loadProducers(end, l.active().created)
+}
+
+// restartAt empties the log and begins it anew at offset, below its first segment.
+func (l *segmentLog) restartAt(offset int64) error {
+	if err := l.lowerEnd(offset); err != nil {
+		return err
+	}
+	created := l.active().created
+	for len(l.segments) > 0 {
+		last := l.active()
+		l.segments = l.segments[:len(l.segments)-1]
+		if err := l.deleteSegment(last, -1); err != nil {
+			return err
+		}
+	}
+	if err := l.create(offset, created); err != nil {
+		return err
+	}
+	if err := l.syncNames(); err != nil {
+		return err
+	}
+	return l.afterCut(offset)
+}
