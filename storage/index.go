@@ -46,6 +46,7 @@ var indexBufs = sync.Pool{New: func() any { return new(indexBuf) }}
 // load opens the file if it is there. A partial last entry does not count.
 func (x *index) load(fs vfs.FS) error {
 	if x.loaded || x.absent {
+		x.loaded = true
 		return nil
 	}
 	if x.file == nil {
