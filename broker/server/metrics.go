@@ -50,12 +50,16 @@ func (m *metrics) answered(batch []*pending, now time.Time) {
 // Status is what the broker says of its partitions, added up: topics and
 // partitions come and go by the thousand, and would be as many series.
 type Status struct {
+	ClusterID         string   `json:"cluster_id"`
 	Partitions        int      `json:"partitions"`
 	OfflinePartitions int      `json:"offline_partitions"`
-	LogEndOffsets     int64    `json:"log_end_offsets"` // sums over partitions
+	LogStartOffsets   int64    `json:"log_start_offsets"` // this and below: sums over partitions
 	HighWatermarks    int64    `json:"high_watermarks"`
+	LogEndOffsets     int64    `json:"log_end_offsets"`
+	FlushedOffsets    int64    `json:"flushed_offsets"`
 	LogBytes          int64    `json:"log_bytes"`
 	OfflineDirs       []string `json:"offline_dirs"`
+	FetchesWaiting    int      `json:"fetches_waiting"` // long polls
 }
 
 // Snapshot is the answer of /counters: what an experiment samples.
@@ -113,6 +117,9 @@ var (
 	descLEO       = desc("tidemark_log_end_offset_sum", "Log end offsets, summed over partitions.")
 	descHW        = desc("tidemark_high_watermark_sum", "High watermarks, summed over partitions.")
 	descLogBytes  = desc("tidemark_log_bytes", "Bytes in log segments, summed over partitions.")
+	descFlushed   = desc("tidemark_flushed_offset_sum", "Offsets below which everything is durable, summed over partitions.")
+	descLogStart  = desc("tidemark_log_start_offset_sum", "Log start offsets, summed over partitions.")
+	descWaiting   = desc("tidemark_fetches_waiting", "Long polls waiting for records.")
 	descOffline   = desc("tidemark_offline_log_directories", "Log directories taken offline after a failed write or sync.")
 )
 
@@ -149,6 +156,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(descParts, int64(s.Status.OfflinePartitions), "offline")
 	gauge(descLEO, s.Status.LogEndOffsets)
 	gauge(descHW, s.Status.HighWatermarks)
+	gauge(descFlushed, s.Status.FlushedOffsets)
+	gauge(descLogStart, s.Status.LogStartOffsets)
+	gauge(descWaiting, int64(s.Status.FetchesWaiting))
 	gauge(descLogBytes, s.Status.LogBytes)
 	gauge(descOffline, int64(len(s.Status.OfflineDirs)))
 }

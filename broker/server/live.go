@@ -1,0 +1,167 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tidemark-log/tidemark/broker"
+	"github.com/tidemark-log/tidemark/broker/env/real"
+	"github.com/tidemark-log/tidemark/storage/vfs"
+	"github.com/tidemark-log/tidemark/storage/vfs/syscount"
+)
+
+// Live is a whole broker: the deciding part, its environment, its listeners.
+type Live struct {
+	Broker    *broker.Broker
+	Server    *Server
+	Counters  *syscount.Counters
+	Addrs     []string // where it listens, with the ports it really has
+	AdminAddr string   // "" without an admin listener
+
+	admin     *Admin
+	listeners []net.Listener
+}
+
+// Open listens, recovers what the log directories hold, and serves. It takes the
+// ports first: a port in use is found before any file is touched.
+func Open(cfg broker.Config, log *slog.Logger) (*Live, error) {
+	began := time.Now()
+	l := &Live{Counters: new(syscount.Counters)}
+	if err := l.listen(cfg.Listeners); err != nil {
+		return nil, err
+	}
+	var admin net.Listener
+	if cfg.AdminListener != "" {
+		var err error
+		if admin, err = listen("lab.admin.listener", cfg.AdminListener); err != nil {
+			l.closeListeners()
+			return nil, err
+		}
+		l.listeners = append(l.listeners, admin)
+		l.AdminAddr = admin.Addr().String()
+	}
+	l.Broker = broker.New(real.New(vfs.NewReal("", l.Counters), log), cfg)
+	var err error
+	if l.Server, err = New(l.Broker, optionsOf(cfg, l.Counters, log)); err != nil {
+		l.closeListeners()
+		return nil, err
+	}
+	started := make(chan error, 1)
+	l.Broker.Start(func(err error) { started <- err })
+	if err := <-started; err != nil {
+		l.Server.Close()
+		l.closeListeners()
+		return nil, err
+	}
+	if admin != nil {
+		l.admin = l.Server.ServeAdmin(admin, began, l.Status)
+	}
+	for _, listener := range l.listeners {
+		if listener != admin {
+			l.Server.Serve(listener)
+		}
+	}
+	return l, nil
+}
+
+func optionsOf(cfg broker.Config, counters *syscount.Counters, log *slog.Logger) Options {
+	return Options{
+		RequestBytesMax: cfg.SocketRequestMax, BufferBytesMax: cfg.QueuedBytesMax,
+		ConnectionsMax: cfg.ConnectionsMax, IdleMax: cfg.ConnectionsMaxIdle,
+		InFlightMax: cfg.InflightRequestsMax, InFlightBytesMax: cfg.InflightBytesMax,
+		SendBuffer: cfg.SocketSendBuffer, ReceiveBuffer: cfg.SocketReceiveBuffer,
+		Transfer: cfg.Transfer, Counters: counters, Log: log,
+	}
+}
+
+// listen opens the listeners of the setting "listeners": PLAINTEXT://host:port.
+func (l *Live) listen(listeners []string) error {
+	for _, s := range listeners {
+		protocol, addr, ok := strings.Cut(s, "://")
+		if !ok || !strings.EqualFold(protocol, "PLAINTEXT") {
+			l.closeListeners()
+			return fmt.Errorf("listeners=%s: want PLAINTEXT://host:port; TLS and SASL are not built", s)
+		}
+		listener, err := listen("listeners", addr)
+		if err != nil {
+			l.closeListeners()
+			return err
+		}
+		l.listeners = append(l.listeners, listener)
+		l.Addrs = append(l.Addrs, listener.Addr().String())
+	}
+	return nil
+}
+
+func listen(setting, addr string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s=%s: the port is in use by another process; stop it, or choose another port (0 takes a free one)", setting, addr)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("%s=%s: this user may not listen there; ports below 1024 need privileges", setting, addr)
+	case err != nil:
+		return nil, fmt.Errorf("%s=%s: %w", setting, addr, err)
+	}
+	return listener, nil
+}
+
+func (l *Live) closeListeners() {
+	for _, listener := range l.listeners {
+		listener.Close()
+	}
+}
+
+// Status adds up what the broker says of its partitions.
+func (l *Live) Status() Status {
+	b := l.Broker.Status()
+	s := Status{ClusterID: b.ClusterID, Partitions: len(b.Partitions), OfflineDirs: append([]string{}, b.OfflineDirs...), FetchesWaiting: b.FetchesWaiting}
+	for i := range b.Partitions {
+		p := &b.Partitions[i]
+		if p.Offline {
+			s.OfflinePartitions++
+			continue
+		}
+		s.LogStartOffsets += p.LogStartOffset
+		s.HighWatermarks += p.HighWatermark
+		s.LogEndOffsets += p.LogEndOffset
+		s.FlushedOffsets += p.FlushedOffset
+		s.LogBytes += p.Size
+	}
+	return s
+}
+
+// Shutdown ends gracefully: it stops reading requests, lets the broker answer its
+// long polls, flush and leave its checkpoints, and writes what is still to be
+// written. When ctx ends first it says what was cut short, and closes all the same.
+func (l *Live) Shutdown(ctx context.Context) error {
+	l.Server.Drain()
+	done := make(chan error, 1)
+	l.Broker.Shutdown(func(err error) { done <- err })
+	var err error
+	select {
+	case err = <-done:
+		// Its answers to clients that read them are on their way.
+		if e := l.Server.WaitDrained(ctx); err == nil && e != nil {
+			err = fmt.Errorf("shutdown: %w", e)
+		}
+	case <-ctx.Done():
+		err = fmt.Errorf("shutdown: the broker has not finished flushing: %w", ctx.Err())
+	}
+	l.Close()
+	return err
+}
+
+// Close closes listeners and connections at once. What is not flushed is recovered at the next start.
+func (l *Live) Close() {
+	if l.admin != nil {
+		l.admin.Close()
+	}
+	l.Server.Close()
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-log/tidemark/broker"
+	"github.com/tidemark-log/tidemark/broker/server"
+)
+
+func init() { commands = append(commands, brokerCommand) }
+
+var processBegan = time.Now()
+
+func brokerCommand() *cobra.Command {
+	var configFile string
+	var overrides []string
+	var grace time.Duration
+	cmd := &cobra.Command{
+		Use:   "broker",
+		Short: "Run one broker: a cluster of one",
+		Long: `Run one broker, a cluster of one that keeps its metadata itself.
+
+Settings have Kafka's names; our design switches begin with "lab.". When it
+serves, it prints one line with the addresses it really has. The first SIGINT or
+SIGTERM shuts it down gracefully, within --grace; a second one ends it at once.`,
+		Example: `  tidemark broker
+  tidemark broker --config server.properties --set listeners=PLAINTEXT://127.0.0.1:0 --set lab.fetch.transfer=copy`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := readConfig(configFile, overrides)
+			if err != nil {
+				return err
+			}
+			return runBroker(cmd.Context(), cfg, grace, cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&configFile, "config", "", "server.properties to read")
+	f.StringArrayVar(&overrides, "set", nil, "key=value, over the file's; may be repeated")
+	f.DurationVar(&grace, "grace", 30*time.Second, "how long a graceful shutdown may take")
+	return cmd
+}
+
+func readConfig(name string, overrides []string) (broker.Config, error) {
+	if name == "" {
+		return broker.ParseConfig(nil, overrides)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return broker.Config{}, fmt.Errorf("--config: %w", err)
+	}
+	defer f.Close()
+	return broker.ParseConfig(f, overrides)
+}
+
+// runBroker runs until ctx ends, and then shuts down.
+func runBroker(ctx context.Context, cfg broker.Config, grace time.Duration, out io.Writer) error {
+	live, err := server.Open(cfg, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err != nil {
+		return err
+	}
+	admin := ""
+	if live.AdminAddr != "" {
+		admin = " admin=" + live.AdminAddr
+	}
+	fmt.Fprintf(out, "tidemark broker ready listener=%s%s cluster=%s in=%s\n",
+		strings.Join(live.Addrs, ","), admin, live.Status().ClusterID, time.Since(processBegan).Round(100*time.Microsecond))
+	<-ctx.Done()
+
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-again
+		fmt.Fprintln(os.Stderr, "tidemark: ended at once by a second signal; unflushed data is recovered at the next start")
+		os.Exit(130)
+	}()
+	bounded, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	return live.Shutdown(bounded)
+}
