@@ -246,6 +246,8 @@ func TestEveryFileSystemBehavesAlike(t *testing.T) {
 		make func(t *testing.T) FS
 	}{
 		{"real", func(t *testing.T) FS { return NewReal(t.TempDir(), nil) }},
+		{"simulated", func(t *testing.T) FS { return NewSim(nil) }},
+		{"hooked over simulated", func(t *testing.T) FS { return WithHook(NewSim(nil), func(Op) error { return nil }) }},
 	}
 	for _, s := range systems {
 		t.Run(s.name, func(t *testing.T) {
