@@ -12,7 +12,7 @@ func (b *Broker) describeLogDirs(req *kmsg.DescribeLogDirsRequest) *kmsg.Describ
 	for _, d := range b.dirs {
 		dir := kmsg.NewDescribeLogDirsResponseDir()
 		dir.Dir, dir.TotalBytes, dir.UsableBytes = d.path, -1, -1
-		if d.offline.Load() {
+		if d.isOffline() {
 			dir.ErrorCode = codeStorageError
 		} else {
 			dir.Topics = d.describe(m, req.Topics)

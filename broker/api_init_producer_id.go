@@ -2,11 +2,11 @@ package broker
 
 import (
 	"errors"
-	"fmt"
-	"strconv"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-log/tidemark/broker/coord"
 )
 
 // InitProducerID, versions 0-5, for idempotent producers. Each gets an id that no
@@ -32,11 +32,8 @@ func (b *Broker) handleInitProducerID(req *kmsg.InitProducerIDRequest, reply Rep
 	})
 }
 
-// producerIDBlock is how many ids are taken from the coordination service at a
-// time. A crash loses the rest of a block, which does not matter: there are 2^63.
-const producerIDBlock = 1000
-
-// producerIDs hands out ids from a block that was durably taken.
+// producerIDs hands out ids from a block that was durably taken. A crash loses the
+// rest of a block, which does not matter: there are 2^63.
 type producerIDs struct {
 	mu        sync.Mutex
 	next, end int64
@@ -65,44 +62,39 @@ func (b *Broker) nextProducerID(done func(int64, error)) {
 
 // takeProducerIDs takes the next block, by a write that fails if somebody else took it meanwhile.
 func (b *Broker) takeProducerIDs() {
-	b.cluster.store.get(pathProducerIDs, func(data []byte, version int32, err error) {
-		start, op := int64(0), storeOp{kind: opCreate, path: pathProducerIDs}
+	const path = coord.LatestProducerIDBlockPath
+	b.cluster.client.Get(path, nil, func(data []byte, s coord.Stat, err error) {
+		next := coord.ProducerIDBlock{Broker: b.static.BrokerID}
+		var take coord.Op
 		switch {
-		case errors.Is(err, errNoNode):
-		case err != nil:
-			b.producerIDsTaken(0, err)
-			return
-		default:
-			op.kind, op.version = opSet, version
-			var last producerIDNode
-			if err := decodeNode(pathProducerIDs, data, &last); err != nil {
-				b.producerIDsTaken(0, err)
-				return
+		case errors.Is(err, coord.ErrNoNode):
+			next.End = coord.ProducerIDBlockSize - 1
+			take = coord.CreateOp(path, next.Encode(), coord.Persistent)
+		case err == nil:
+			var last coord.ProducerIDBlock
+			if last, err = coord.DecodeProducerIDBlock(data); err == nil && last.End > noLimit-coord.ProducerIDBlockSize {
+				err = errors.New("all producer ids are used up")
 			}
-			end, err := strconv.ParseInt(last.End, 10, 64)
-			if err != nil || end < 0 || end >= noLimit-producerIDBlock {
-				b.producerIDsTaken(0, fmt.Errorf("metadata of %s: block_end %q", pathProducerIDs, last.End))
-				return
-			}
-			start = end + 1
+			next.Start, next.End = last.End+1, last.End+coord.ProducerIDBlockSize
+			take = coord.SetOp(path, next.Encode(), s.Version)
 		}
-		op.data = encodeNode(producerIDNode{
-			Version: 1, Broker: b.static.BrokerID,
-			Start: strconv.FormatInt(start, 10), End: strconv.FormatInt(start+producerIDBlock-1, 10),
-		})
-		b.cluster.store.multi([]storeOp{op}, func(err error) { b.producerIDsTaken(start, err) })
+		if err != nil && !errors.Is(err, coord.ErrNoNode) {
+			b.producerIDsTaken(next, err)
+			return
+		}
+		b.commit([]coord.Op{take}, func(err error) { b.producerIDsTaken(next, err) })
 	})
 }
 
 // producerIDsTaken serves those who waited for a block. Where they are more than
 // it holds, the rest waits for the next.
-func (b *Broker) producerIDsTaken(start int64, err error) {
+func (b *Broker) producerIDsTaken(block coord.ProducerIDBlock, err error) {
 	ids := &b.producers
 	ids.mu.Lock()
 	served := ids.waiting
 	if err == nil {
-		served = served[:min(len(served), producerIDBlock)]
-		ids.next, ids.end = start+int64(len(served)), start+producerIDBlock
+		served = served[:min(len(served), coord.ProducerIDBlockSize)]
+		ids.next, ids.end = block.Start+int64(len(served)), block.End+1
 	}
 	ids.waiting = ids.waiting[len(served):]
 	more := len(ids.waiting) > 0
@@ -112,7 +104,7 @@ func (b *Broker) producerIDsTaken(start int64, err error) {
 		if err != nil {
 			done(0, err)
 		} else {
-			done(start+int64(i), nil)
+			done(block.Start+int64(i), nil)
 		}
 	}
 	if more {

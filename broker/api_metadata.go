@@ -113,7 +113,7 @@ func (b *Broker) describeTopic(t *topic) kmsg.MetadataResponseTopic {
 		a := &answer.Partitions[i]
 		a.Default()
 		a.Partition, a.Replicas, a.LeaderEpoch = p.index, self, p.epoch
-		if p.dir.offline.Load() {
+		if p.dir.isOffline() {
 			a.ErrorCode, a.Leader, a.OfflineReplicas = codeLeaderNotAvailable, -1, self
 			continue
 		}

@@ -1,6 +1,167 @@
 package broker
 
-// cluster is the broker's side of the coordination service.
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/tidemark-log/tidemark/broker/coord"
+)
+
+// cluster is the broker's side of the coordination service. A cluster of one
+// keeps the tree itself, in the first log directory.
+//
+// It needs no /controller and no partition states: nobody else could lead. The
+// leader epoch of all its partitions is the version of /brokers/epochs/ID, which
+// each start bumps, so that a client can tell the incarnations of a log apart.
 type cluster struct {
-	store store
+	client coord.Client
+}
+
+// metadataDir is the directory of the tree, below the first log directory.
+const metadataDir = "metadata"
+
+// topicRecord is a topic as the coordination service knows it.
+type topicRecord struct {
+	name       string
+	id         topicID
+	partitions int
+	overrides  map[string]string
+}
+
+// clusterRecord is all that a starting broker reads.
+type clusterRecord struct {
+	id      string
+	epoch   int32
+	dynamic map[string]string
+	topics  []topicRecord // by name
+}
+
+// commit applies all operations or none; done is called when that is durable.
+func (b *Broker) commit(ops []coord.Op, done func(error)) {
+	b.cluster.client.Multi(ops, func(_ []coord.Result, err error) { done(err) })
+}
+
+// openCluster opens the tree and registers this incarnation in it.
+func (b *Broker) openCluster(done func(clusterRecord, error)) {
+	local, err := coord.OpenLocal(b.env, path.Join(b.dirs[0].path, metadataDir))
+	if err != nil {
+		done(clusterRecord{}, err)
+		return
+	}
+	b.cluster.client = local
+	local.Get(coord.ClusterIDPath, nil, func(data []byte, _ coord.Stat, err error) {
+		switch {
+		case errors.Is(err, coord.ErrNoNode):
+			b.foundCluster(done)
+		case err != nil:
+			done(clusterRecord{}, err)
+		default:
+			id, err := coord.DecodeClusterID(data)
+			if err != nil {
+				done(clusterRecord{}, err)
+				return
+			}
+			b.register(id, done)
+		}
+	})
+}
+
+// foundCluster makes the tree of a new cluster, all of it or nothing.
+func (b *Broker) foundCluster(done func(clusterRecord, error)) {
+	id := newUUID(b.env.Rand()).String()
+	var ops []coord.Op
+	for _, p := range coord.PersistentPaths {
+		ops = append(ops, coord.CreateOp(p, nil, coord.Persistent))
+	}
+	ops = append(ops, coord.CreateOp(coord.ClusterIDPath, coord.EncodeClusterID(id), coord.Persistent))
+	b.commit(ops, func(err error) {
+		if err != nil {
+			done(clusterRecord{}, err)
+			return
+		}
+		b.register(id, done)
+	})
+}
+
+// register bumps the broker's epoch and says that it is there.
+func (b *Broker) register(clusterID string, done func(clusterRecord, error)) {
+	epochPath := coord.BrokerEpochPath(b.static.BrokerID)
+	host, port := b.advertised(b.static.Listeners[0])
+	registration := coord.BrokerRegistration{Host: host, Port: port, Timestamp: b.env.Wall().UnixMilli()}
+	b.cluster.client.Exists(epochPath, nil, func(s coord.Stat, err error) {
+		bump := coord.SetOp(epochPath, nil, s.Version)
+		epoch := s.Version + 1
+		if errors.Is(err, coord.ErrNoNode) {
+			bump, epoch, err = coord.CreateOp(epochPath, nil, coord.Persistent), 0, nil
+		}
+		if err != nil {
+			done(clusterRecord{}, err)
+			return
+		}
+		here := coord.CreateOp(coord.BrokerIDPath(b.static.BrokerID), registration.Encode(), coord.Ephemeral)
+		b.commit([]coord.Op{bump, here}, func(err error) {
+			if err != nil {
+				done(clusterRecord{}, err)
+				return
+			}
+			b.readCluster(clusterRecord{id: clusterID, epoch: epoch}, done)
+		})
+	})
+}
+
+// readCluster reads dynamic settings and topics. The reads go out together; end
+// collects the first error.
+func (b *Broker) readCluster(r clusterRecord, done func(clusterRecord, error)) {
+	client := b.cluster.client
+	client.Children(coord.TopicsPath, nil, func(names []string, _ coord.Stat, err error) {
+		if err != nil {
+			done(r, err)
+			return
+		}
+		r.topics = make([]topicRecord, len(names))
+		var failed firstError
+		end := newCountdown(1+2*len(names), func() { done(r, failed.get()) })
+		b.readConfig(coord.BrokerConfigPath(fmt.Sprint(b.static.BrokerID)), &r.dynamic, &failed, end)
+		for i, name := range names {
+			t := &r.topics[i]
+			t.name = name
+			b.readConfig(coord.TopicConfigPath(name), &t.overrides, &failed, end)
+			client.Get(coord.TopicPath(name), nil, func(data []byte, _ coord.Stat, err error) {
+				if err == nil {
+					var a coord.TopicAssignment
+					a, err = coord.DecodeTopicAssignment(data)
+					t.id, t.partitions = a.TopicID, len(a.Replicas)
+				}
+				if err != nil {
+					failed.set(fmt.Errorf("topic %s: %w", name, err))
+				}
+				end.done()
+			})
+		}
+		end.done()
+	})
+}
+
+// readConfig reads a node of settings, which need not be there.
+func (b *Broker) readConfig(path string, into *map[string]string, failed *firstError, end *countdown) {
+	b.cluster.client.Get(path, nil, func(data []byte, _ coord.Stat, err error) {
+		if err == nil {
+			*into, err = coord.DecodeConfig(data)
+		}
+		if err != nil && !errors.Is(err, coord.ErrNoNode) {
+			failed.set(fmt.Errorf("%s: %w", path, err))
+		}
+		end.done()
+	})
+}
+
+// assignment gives each of n partitions to this broker.
+func (b *Broker) assignment(id topicID, n int) []byte {
+	a := coord.TopicAssignment{TopicID: id, Replicas: make([][]int32, n)}
+	self := []int32{b.static.BrokerID}
+	for i := range a.Replicas {
+		a.Replicas[i] = self
+	}
+	return a.Encode()
 }

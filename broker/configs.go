@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-log/tidemark/broker/coord"
 )
 
 // configResource is what DescribeConfigs and the two AlterConfigs speak of: a
@@ -136,7 +138,7 @@ func (b *Broker) alterConfig(kind kmsg.ConfigResourceType, name string, dryRun b
 		}
 		stored := func(err error) {
 			if err != nil {
-				end(codeUnknownServerError, "the metadata could not be written: "+err.Error())
+				end(codeStorageError, errMetadata(err))
 				return
 			}
 			end(codeNone, "")
@@ -159,18 +161,13 @@ func (b *Broker) checkConfig(r configResource, next map[string]string) (cfg Conf
 
 // setBrokerConfig stores the broker's dynamic settings and brings them into force, in every topic.
 func (b *Broker) setBrokerConfig(cfg Config, dynamic map[string]string, done func(error)) {
-	path := pathBrokerConfig(b.static.BrokerID)
-	op := storeOp{kind: opSet, path: path, data: encodeNode(configNode{1, dynamic}), version: -1}
-	switch had := len(b.cfg.Load().dynamic) > 0; {
-	case !had && len(dynamic) == 0:
+	path := coord.BrokerConfigPath(strconv.Itoa(int(b.static.BrokerID)))
+	op, needed := configOp(path, b.cfg.Load().dynamic, dynamic)
+	if !needed {
 		done(nil)
 		return
-	case len(dynamic) == 0:
-		op.kind = opDelete
-	case !had:
-		op.kind = opCreate
 	}
-	b.cluster.store.multi([]storeOp{op}, func(err error) {
+	b.commit([]coord.Op{op}, func(err error) {
 		if err == nil {
 			b.cfg.Store(&cfg)
 			for _, t := range b.meta.Load().sorted {

@@ -23,6 +23,7 @@ type Broker struct {
 	requests  [apiKeysMax]atomic.Int64
 	state     atomic.Int32
 	cluster   cluster
+	timers    timers
 }
 
 // The states of an incarnation, in order.

@@ -1,6 +1,9 @@
 package broker
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // countdown calls then once, after n events and one more: the last is for whoever
 // starts them, so that it does not end while they are being started.
@@ -19,4 +22,24 @@ func (c *countdown) done() {
 	if c.left.Add(-1) == 0 {
 		c.then()
 	}
+}
+
+// firstError keeps the first of the errors of events that run side by side.
+type firstError struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (f *firstError) set(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (f *firstError) get() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
 }

@@ -1,6 +1,10 @@
 package broker
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+)
 
 // fetchWaitList is the fetches that wait at one partition, under its lock. A
 // fetch may wait at many partitions; its part of each is a link of that list, so
@@ -117,6 +121,24 @@ func (w *fetchWaits) remove(op *fetchOp) {
 		delete(w.byConn, op.conn)
 	}
 	op.prevOfConn, op.nextOfConn = nil, nil
+}
+
+// close answers all waiting fetches with what there is, and lets none wait any more.
+func (w *fetchWaits) close() {
+	w.mu.Lock()
+	w.closed = true
+	var ops []*fetchOp
+	for _, conn := range slices.Sorted(maps.Keys(w.byConn)) {
+		for op := w.byConn[conn]; op != nil; op = op.nextOfConn {
+			ops = append(ops, op)
+		}
+	}
+	w.mu.Unlock()
+	for _, op := range ops {
+		if op.claim() {
+			op.complete()
+		}
+	}
 }
 
 // ofConn gives the fetches that wait for a connection.

@@ -1,18 +1,231 @@
 package broker
 
-// Start opens the log directories, recovers their partitions and loads the
-// metadata, and calls ready. It is called once.
+import (
+	"fmt"
+	"path"
+
+	"github.com/tidemark-log/tidemark/broker/env"
+	"github.com/tidemark-log/tidemark/storage"
+)
+
+// Start opens the log directories, loads the metadata, recovers the partitions,
+// and calls ready; after an error the broker is of no use. It is called once.
 func (b *Broker) Start(ready func(error)) {
-	b.state.Store(stateStarting)
-	b.cluster.store = &memoryStore{nodes: map[string]memoryNode{}}
-	b.meta.Store(newMetadata(newUUID(b.env.Rand()).String(), nil))
-	b.state.Store(stateRunning)
-	ready(nil)
+	if !b.state.CompareAndSwap(stateNew, stateStarting) {
+		panic("BUG: broker: Start called twice")
+	}
+	if err := b.openDirs(); err != nil {
+		b.closeDirs(false)
+		ready(err)
+		return
+	}
+	b.openCluster(func(r clusterRecord, err error) {
+		if err == nil {
+			err = b.load(r)
+		}
+		if err != nil {
+			b.closeDirs(false)
+			ready(err)
+			return
+		}
+		b.startTimers()
+		b.state.Store(stateRunning)
+		ready(nil)
+	})
 }
 
-// Shutdown refuses new requests, flushes everything, leaves checkpoints and the
-// mark of a clean shutdown, and calls done.
+// openDirs takes the log directories for this process.
+func (b *Broker) openDirs() error {
+	var cache *storage.BlockCache
+	if b.static.Log.Cache != storage.CachePage {
+		cache = storage.NewBlockCache(b.static.Log.CacheBytes)
+	}
+	for _, d := range b.dirs {
+		store, err := storage.OpenDir(b.env.Disk(), d.path, storage.Identity{BrokerID: b.static.BrokerID})
+		if err != nil {
+			return err
+		}
+		d.store = store
+		if cache != nil {
+			store.SetBlockCache(cache)
+		}
+		for _, w := range store.Warnings() {
+			b.env.Report(env.Warn, w)
+		}
+	}
+	return nil
+}
+
+// closeDirs gives the directories back. Under clean each gets the mark of a clean
+// shutdown that is entitled to it: offline ones are not, nor is one with a
+// partition that could not be opened, and so was not recovered.
+func (b *Broker) closeDirs(clean bool) error {
+	var first error
+	for _, d := range b.dirs {
+		if d.store == nil {
+			continue
+		}
+		if err := d.store.Close(clean && !d.unopened.Load()); err != nil && first == nil {
+			first = err
+		}
+		d.store = nil
+	}
+	return first
+}
+
+// load brings the metadata into force and opens the partitions.
+func (b *Broker) load(r clusterRecord) error {
+	if err := b.claimDirs(r.id); err != nil {
+		return err
+	}
+	b.epoch = r.epoch
+	cfg, err := b.static.withDynamic(r.dynamic)
+	if err != nil {
+		return fmt.Errorf("settings of broker %d, stored by AlterConfigs: %w", b.static.BrokerID, err)
+	}
+	b.cfg.Store(&cfg)
+	places, err := b.places(r.topics)
+	if err != nil {
+		return err
+	}
+	topics := make([]*topic, len(r.topics))
+	for i, record := range r.topics {
+		t := &topic{name: record.name, id: record.id, overrides: record.overrides}
+		cfg := b.topicConfig(t.overrides)
+		for index := range record.partitions {
+			place := places[partitionName{t.name, int32(index)}]
+			if place == nil {
+				place = b.emptiestDir()
+				b.report(env.Warn, "partition %s-%d is in none of the log directories: it begins empty in %s", t.name, index, place.path)
+			}
+			t.partitions = append(t.partitions, b.openPartition(t, int32(index), place, cfg))
+		}
+		topics[i] = t
+	}
+	b.meta.Store(newMetadata(r.id, topics))
+	for _, t := range topics {
+		for _, p := range t.partitions {
+			p.flushRecovered()
+		}
+	}
+	return nil
+}
+
+// claimDirs holds each directory against the cluster it should belong to.
+func (b *Broker) claimDirs(clusterID string) error {
+	for _, d := range b.dirs {
+		switch d.store.ClusterID() {
+		case clusterID:
+		case "":
+			if err := d.store.SetClusterID(clusterID); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("log directory %s belongs to cluster %s, and the metadata in %s is that of cluster %s: use the directories of one cluster in log.dirs, or empty ones",
+				d.path, d.store.ClusterID(), path.Join(b.dirs[0].path, metadataDir), clusterID)
+		}
+	}
+	return nil
+}
+
+type partitionName struct {
+	topic string
+	index int32
+}
+
+// places finds the directory of each partition. What a deletion left that a crash
+// cut short, of topics that are no more, is deleted here.
+func (b *Broker) places(topics []topicRecord) (map[partitionName]*logDir, error) {
+	known := make(map[string]*topicRecord, len(topics))
+	for i := range topics {
+		known[topics[i].name] = &topics[i]
+	}
+	places := map[partitionName]*logDir{}
+	for _, d := range b.dirs {
+		found, err := d.store.Partitions()
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			name := partitionName{f.Topic, f.Partition}
+			t := known[f.Topic]
+			if t == nil || f.TopicID != [16]byte{} && f.TopicID != t.id || int(f.Partition) >= t.partitions {
+				b.report(env.Info, "partition %s-%d in %s is of a deleted topic: its deletion is carried on", f.Topic, f.Partition, d.path)
+				if err := d.store.Delete(f.Topic, f.Partition, b.env.Wall().UnixMilli()); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			if other := places[name]; other != nil {
+				return nil, fmt.Errorf("partition %s-%d is both in %s and in %s: move one of them away", f.Topic, f.Partition, other.path, d.path)
+			}
+			places[name] = d
+			d.partitions.Add(1)
+		}
+	}
+	return places, nil
+}
+
+// emptiestDir is where a new partition goes: the directory with fewest, the
+// first of them; an offline one only when all are.
+func (b *Broker) emptiestDir() *logDir {
+	best := b.dirs[0]
+	for _, d := range b.dirs[1:] {
+		if best.isOffline() && !d.isOffline() || d.isOffline() == best.isOffline() && d.partitions.Load() < best.partitions.Load() {
+			best = d
+		}
+	}
+	best.partitions.Add(1)
+	return best
+}
+
+// Shutdown refuses new requests, answers what waits, flushes everything, and
+// leaves checkpoints and the mark of a clean shutdown. It is called once, after Start's ready.
 func (b *Broker) Shutdown(done func(error)) {
-	b.state.Store(stateStopped)
-	done(nil)
+	b.state.Store(stateStopping)
+	b.stopTimers()
+	b.waits.close()
+	b.changes.run(func(func()) { // never released: nothing changes after this
+		m := b.meta.Load()
+		var parts []*partition
+		for _, t := range m.sorted {
+			parts = append(parts, t.partitions...)
+		}
+		var failed firstError
+		end := newCountdown(len(parts), func() {
+			for _, p := range parts {
+				p.stop(errStopping)
+			}
+			b.stopIdle(parts, &failed, done)
+		})
+		for _, p := range parts {
+			p.flushAll(func(err error) {
+				if err != nil {
+					failed.set(err)
+				}
+				end.done()
+			})
+		}
+		end.done()
+	})
+}
+
+// stopIdle closes everything once no sync is in flight.
+func (b *Broker) stopIdle(parts []*partition, failed *firstError, done func(error)) {
+	end := newCountdown(len(parts), func() {
+		b.cluster.client.Close(func(err error) {
+			if err != nil {
+				failed.set(err)
+			}
+			if err := b.closeDirs(true); err != nil {
+				failed.set(err)
+			}
+			b.state.Store(stateStopped)
+			done(failed.get())
+		})
+	})
+	for _, p := range parts {
+		p.whenIdle(end.done)
+	}
+	end.done()
 }

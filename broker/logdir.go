@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"github.com/tidemark-log/tidemark/broker/env"
@@ -11,18 +10,25 @@ import (
 // logDir is one of log.dirs. Once offline it stays so until the broker starts
 // again, since nobody knows what its files hold; other directories go on.
 type logDir struct {
-	path    string
-	offline atomic.Bool
+	path       string
+	store      *storage.Dir
+	partitions atomic.Int32 // that live here
+	failed     atomic.Bool  // failDir has seen to it
+	unopened   atomic.Bool  // a partition of it could not be opened
 }
+
+// isOffline is true from the failed write or sync on, which the store notes itself.
+func (d *logDir) isOffline() bool { return d.failed.Load() || d.store.Offline() != nil }
 
 // failDir takes a log directory offline after a failed write or sync. Nothing of
 // it is acknowledged after this: what waits for its syncs is answered with an
 // error here, and usable refuses what comes.
 func (b *Broker) failDir(d *logDir, err error) {
-	if d.offline.Swap(true) {
+	if d.failed.Swap(true) {
 		return
 	}
-	b.env.Report(env.Error, fmt.Sprintf("log directory %s is offline until the broker is restarted, its partitions answer KAFKA_STORAGE_ERROR: %v", d.path, err))
+	d.store.Fail(err)
+	b.report(env.Error, "log directory %s is offline until the broker is restarted, its partitions answer KAFKA_STORAGE_ERROR: %v", d.path, err)
 	for _, t := range b.meta.Load().sorted {
 		for _, p := range t.partitions {
 			if p.dir == d {

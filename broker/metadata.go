@@ -1,13 +1,17 @@
 package broker
 
 import (
+	"encoding/binary"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/tidemark-log/tidemark/broker/coord"
+	"github.com/tidemark-log/tidemark/broker/env"
 )
 
 // topicID is Kafka's UUID of a topic (KIP-516): a topic created again under a name is another topic.
-type topicID [16]byte
+type topicID = coord.UUID
 
 // topic is one topic. It is immutable, except for what its partitions hold; a change makes another.
 type topic struct {
@@ -77,4 +81,19 @@ func (t *topic) partition(index int32) *partition {
 		return nil
 	}
 	return t.partitions[index]
+}
+
+// newUUID is a random UUID, version 4, never one that begins with '-' as text: it
+// would look like a flag.
+func newUUID(random env.Rand) topicID {
+	for {
+		var id topicID
+		binary.BigEndian.PutUint64(id[:], random.Uint64())
+		binary.BigEndian.PutUint64(id[8:], random.Uint64())
+		id[6] = id[6]&0x0f | 0x40
+		id[8] = id[8]&0x3f | 0x80
+		if id.String()[0] != '-' {
+			return id
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage"
 )
 
@@ -43,12 +44,60 @@ var (
 	errStopping = &storage.ProtocolError{Code: codeLeaderNotAvailable, Name: "LEADER_NOT_AVAILABLE"}
 )
 
+// openPartition opens the partition's log in d, or creates it. One that cannot be opened
+// is there all the same, and answers KAFKA_STORAGE_ERROR.
+func (b *Broker) openPartition(t *topic, index int32, d *logDir, cfg *Config) *partition {
+	p := &partition{b: b, dir: d, topic: t.name, index: index, epoch: b.epoch}
+	p.cfg.Store(cfg)
+	log, found, err := d.store.Open(t.name, t.id, index, cfg.Log, b.env.Wall().UnixMilli())
+	for i := range found.Damage {
+		b.report(env.Error, "%s-%d: %v", t.name, index, &found.Damage[i])
+	}
+	if found.TruncatedBytes > 0 {
+		b.report(env.Warn, "%s-%d: %d bytes cut from the end: a tail that was torn by a crash", t.name, index, found.TruncatedBytes)
+	}
+	if err != nil {
+		b.report(env.Error, "partition %s-%d is offline: %v", t.name, index, err)
+		d.unopened.Store(true)
+		return p
+	}
+	p.log = log
+	p.visible = log.LogEndOffset()
+	if cfg.Visibility == VisibleFlushed {
+		p.visible = log.FlushedOffset()
+	}
+	return p
+}
+
+// flushRecovered makes durable what recovery found behind the recovery point:
+// it was in the page cache at most.
+func (p *partition) flushRecovered() {
+	var fx effects
+	p.mu.Lock()
+	if p.usable() == nil && p.log.FlushedOffset() < p.log.LogEndOffset() {
+		p.flushLocked(&fx)
+	}
+	p.mu.Unlock()
+	p.b.carryOut(p, &fx)
+}
+
+// remove deletes the files of a stopped partition; no sync is in flight. Regions that fetches still hold pin them.
+func (p *partition) remove() {
+	p.dir.partitions.Add(-1)
+	if p.log == nil || p.dir.isOffline() {
+		return // a later start carries the deletion on
+	}
+	if err := p.dir.store.Delete(p.topic, p.index, p.b.env.Wall().UnixMilli()); err != nil {
+		p.b.failDir(p.dir, err)
+	}
+}
+
 // usable says whether the partition may be written and read; called under its lock.
 func (p *partition) usable() error {
 	switch {
 	case p.gone != nil:
 		return p.gone
-	case p.log == nil || p.dir.offline.Load():
+	case p.log == nil || p.dir.isOffline():
 		return storage.ErrStorage
 	}
 	return nil

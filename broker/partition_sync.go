@@ -68,7 +68,10 @@ func (p *partition) flushLocked(fx *effects) {
 	p.sync.unflushed = 0
 	f := p.log.BeginFlush()
 	if f == nil {
-		p.flushed(fx, p.appendedBytes)
+		// Nothing to do, or the log has failed, and its directory with it.
+		if fx.dirFailed = p.dir.store.Offline(); fx.dirFailed == nil {
+			p.flushed(fx, p.appendedBytes)
+		}
 		return
 	}
 	p.sync.inFlight = f
@@ -89,7 +92,7 @@ func (p *partition) syncDone(f *storage.Flush, bytes int64, err error) {
 		// What the file holds is unknown. The directory goes offline, which
 		// answers all that wait, here and in its other partitions, with an error.
 		fx.dirFailed = err
-	case p.dir.offline.Load() || p.gone != nil:
+	case p.dir.isOffline() || p.gone != nil:
 		// The waiters were answered when that happened.
 	default:
 		p.flushed(&fx, bytes)

@@ -39,7 +39,7 @@ func (b *Broker) Status() Status {
 		}
 	}
 	for _, d := range b.dirs {
-		if d.offline.Load() {
+		if d.isOffline() {
 			s.OfflineDirs = append(s.OfflineDirs, d.path)
 		}
 	}

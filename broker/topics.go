@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/tidemark-log/tidemark/broker/coord"
 )
 
 // topicSpec is a topic somebody wants.
@@ -30,10 +32,9 @@ func (b *Broker) createTopics(specs []topicSpec, done func([]topicResult)) {
 	results := make([]topicResult, len(specs))
 	b.changes.run(func(release func()) {
 		end := newCountdown(len(specs), func() {
-			b.install(results, func() {
-				release()
-				done(results)
-			})
+			b.install(results)
+			release()
+			done(results)
 		})
 		wanted := b.meta.Load() // and what this request already has
 		for i := range specs {
@@ -48,14 +49,14 @@ func (b *Broker) createTopics(specs []topicSpec, done func([]topicResult)) {
 				end.done()
 				continue
 			}
-			b.cluster.store.multi(b.createOps(r.t, specs[i].partitions), func(err error) {
+			b.commit(b.createOps(r.t, specs[i].partitions), func(err error) {
 				switch {
 				case err == nil:
 					r.t.partitions = make([]*partition, specs[i].partitions)
-				case errors.Is(err, errNodeExists):
+				case errors.Is(err, coord.ErrNodeExists):
 					r.fail(codeTopicAlreadyExists, "topic "+r.t.name+" exists")
 				default:
-					r.fail(codeUnknownServerError, "the metadata could not be written: "+err.Error())
+					r.fail(codeStorageError, errMetadata(err))
 				}
 				end.done()
 			})
@@ -65,6 +66,8 @@ func (b *Broker) createTopics(specs []topicSpec, done func([]topicResult)) {
 }
 
 func (r *topicResult) fail(code int16, why string) { r.code, r.why = code, why }
+
+func errMetadata(err error) string { return "the metadata could not be written: " + err.Error() }
 
 // checkSpec says why the topic cannot be, or makes it, still without partitions.
 func (b *Broker) checkSpec(m *metadata, spec *topicSpec, r *topicResult) {
@@ -94,30 +97,29 @@ func (b *Broker) checkSpec(m *metadata, spec *topicSpec, r *topicResult) {
 	r.t = &topic{name: spec.name, id: newUUID(b.env.Rand()), overrides: spec.overrides}
 }
 
-func (b *Broker) createOps(t *topic, partitions int32) []storeOp {
-	ops := []storeOp{{kind: opCreate, path: pathTopic(t.name), data: encodeTopicNode(t.id, int(partitions), b.static.BrokerID)}}
+func (b *Broker) createOps(t *topic, partitions int32) []coord.Op {
+	ops := []coord.Op{coord.CreateOp(coord.TopicPath(t.name), b.assignment(t.id, int(partitions)), coord.Persistent)}
 	if len(t.overrides) > 0 {
-		ops = append(ops, storeOp{kind: opCreate, path: pathTopicConfig(t.name), data: encodeNode(configNode{1, t.overrides})})
+		ops = append(ops, coord.CreateOp(coord.TopicConfigPath(t.name), coord.EncodeConfig(t.overrides), coord.Persistent))
 	}
 	return ops
 }
 
 // install opens the partitions of the topics that the coordination service has
 // accepted and publishes them.
-func (b *Broker) install(results []topicResult, done func()) {
+func (b *Broker) install(results []topicResult) {
 	m := b.meta.Load()
 	for i := range results {
 		r := &results[i]
-		if r.code != codeNone || r.t == nil || r.t.partitions == nil {
+		if r.code != codeNone || r.t.partitions == nil {
 			continue
 		}
 		for index := range r.t.partitions {
-			r.t.partitions[index] = b.newPartition(r.t, int32(index), r.cfg)
+			r.t.partitions[index] = b.openPartition(r.t, int32(index), b.emptiestDir(), r.cfg)
 		}
 		m = m.with(r.t)
 	}
 	b.meta.Store(m)
-	done()
 }
 
 // deleteTopics deletes topics, and gives a result for each.
@@ -125,9 +127,10 @@ func (b *Broker) deleteTopics(targets []*topic, done func([]topicResult)) {
 	results := make([]topicResult, len(targets))
 	b.changes.run(func(release func()) {
 		end := newCountdown(len(targets), func() {
-			b.uninstall(results)
-			release()
-			done(results)
+			b.uninstall(results, func() {
+				release()
+				done(results)
+			})
 		})
 		m := b.meta.Load()
 		for i := range targets {
@@ -138,13 +141,13 @@ func (b *Broker) deleteTopics(targets []*topic, done func([]topicResult)) {
 				end.done()
 				continue
 			}
-			ops := []storeOp{{kind: opDelete, path: pathTopic(t.name), version: -1}}
+			ops := []coord.Op{coord.DeleteOp(coord.TopicPath(t.name), coord.AnyVersion)}
 			if len(t.overrides) > 0 {
-				ops = append(ops, storeOp{kind: opDelete, path: pathTopicConfig(t.name), version: -1})
+				ops = append(ops, coord.DeleteOp(coord.TopicConfigPath(t.name), coord.AnyVersion))
 			}
-			b.cluster.store.multi(ops, func(err error) {
+			b.commit(ops, func(err error) {
 				if err != nil {
-					r.fail(codeUnknownServerError, "the metadata could not be written: "+err.Error())
+					r.fail(codeStorageError, errMetadata(err))
 				} else {
 					r.t = t
 				}
@@ -155,25 +158,29 @@ func (b *Broker) deleteTopics(targets []*topic, done func([]topicResult)) {
 	})
 }
 
-// uninstall takes deleted topics out of the snapshot, then ends their
-// partitions. Regions that fetches still hold pin their files.
-func (b *Broker) uninstall(results []topicResult) {
+// uninstall takes deleted topics out of the snapshot, then ends their partitions.
+// It is over when their directories have other names, so that a topic of the same
+// name can be created. Regions that fetches still hold pin their files.
+func (b *Broker) uninstall(results []topicResult, done func()) {
 	m := b.meta.Load()
+	var parts []*partition
 	for _, r := range results {
 		if r.t != nil {
 			m = m.without(r.t)
+			parts = append(parts, r.t.partitions...)
 		}
 	}
 	b.meta.Store(m)
-	for _, r := range results {
-		if r.t == nil {
-			continue
-		}
-		for _, p := range r.t.partitions {
-			p.stop(errGone)
-			p.whenIdle(p.remove)
-		}
+	end := newCountdown(len(parts), done)
+	for _, p := range parts {
+		p.stop(errGone)
+		p.whenIdle(func() {
+			p.remove()
+			b.removeLater(p.cfg.Load())
+			end.done()
+		})
 	}
+	end.done()
 }
 
 // growTopic gives a topic more partitions.
@@ -198,10 +205,10 @@ func (b *Broker) growTopic(name string, count int32, dryRun bool, done func(topi
 			end()
 			return
 		}
-		op := storeOp{kind: opSet, path: pathTopic(name), data: encodeTopicNode(t.id, int(count), b.static.BrokerID), version: -1}
-		b.cluster.store.multi([]storeOp{op}, func(err error) {
+		op := coord.SetOp(coord.TopicPath(name), b.assignment(t.id, int(count)), coord.AnyVersion)
+		b.commit([]coord.Op{op}, func(err error) {
 			if err != nil {
-				r.code, r.why = codeUnknownServerError, "the metadata could not be written: "+err.Error()
+				r.fail(codeStorageError, errMetadata(err))
 				end()
 				return
 			}
@@ -209,7 +216,7 @@ func (b *Broker) growTopic(name string, count int32, dryRun bool, done func(topi
 			grown.partitions = slices.Clone(t.partitions)
 			cfg := b.topicConfig(t.overrides)
 			for i := len(t.partitions); i < int(count); i++ {
-				grown.partitions = append(grown.partitions, b.newPartition(t, int32(i), cfg))
+				grown.partitions = append(grown.partitions, b.openPartition(t, int32(i), b.emptiestDir(), cfg))
 			}
 			b.meta.Store(b.meta.Load().with(&grown))
 			end()
@@ -235,17 +242,12 @@ func (b *Broker) topicConfig(overrides map[string]string) *Config {
 
 // setTopicConfig replaces a topic's settings; overrides is not changed any more.
 func (b *Broker) setTopicConfig(t *topic, overrides map[string]string, done func(error)) {
-	op := storeOp{kind: opSet, path: pathTopicConfig(t.name), data: encodeNode(configNode{1, overrides}), version: -1}
-	switch {
-	case len(overrides) == 0 && len(t.overrides) == 0:
+	op, needed := configOp(coord.TopicConfigPath(t.name), t.overrides, overrides)
+	if !needed {
 		done(nil)
 		return
-	case len(overrides) == 0:
-		op.kind = opDelete
-	case len(t.overrides) == 0:
-		op.kind = opCreate
 	}
-	b.cluster.store.multi([]storeOp{op}, func(err error) {
+	b.commit([]coord.Op{op}, func(err error) {
 		if err == nil {
 			changed := *t
 			changed.overrides = overrides
@@ -254,6 +256,20 @@ func (b *Broker) setTopicConfig(t *topic, overrides map[string]string, done func
 		}
 		done(err)
 	})
+}
+
+// configOp is the operation that brings a node of settings from had to next; an
+// empty set of settings has no node.
+func configOp(path string, had, next map[string]string) (op coord.Op, needed bool) {
+	switch {
+	case len(had) == 0 && len(next) == 0:
+		return op, false
+	case len(next) == 0:
+		return coord.DeleteOp(path, coord.AnyVersion), true
+	case len(had) == 0:
+		return coord.CreateOp(path, coord.EncodeConfig(next), coord.Persistent), true
+	}
+	return coord.SetOp(path, coord.EncodeConfig(next), coord.AnyVersion), true
 }
 
 // applyConfig makes the topic's partitions use its present settings.

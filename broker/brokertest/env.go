@@ -1,0 +1,159 @@
+// Package brokertest is a deterministic world for tests of a broker: virtual
+// time, one event queue, and syncs that a test may hold back, let finish or fail.
+//
+// It is a small cousin of the simulator (package sim): it draws nothing at
+// random and breaks nothing by itself.
+package brokertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tidemark-log/tidemark/broker/env"
+	"github.com/tidemark-log/tidemark/storage/vfs"
+)
+
+// Start is the wall time at which an Env begins.
+var Start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// Env is an env.Env for one goroutine. Callbacks run inside Run, Advance and
+// FinishSync, never inside the call that registered them.
+type Env struct {
+	// HoldSyncs lets every Sync wait until FinishSync.
+	HoldSyncs bool
+	// Reports are the lines reported, oldest first.
+	Reports []string
+
+	now     time.Duration
+	skew    time.Duration // of the wall clock
+	disk    vfs.FS
+	random  *rand.Rand
+	events  []*event // by time, then by order of coming
+	pending []pendingSync
+}
+
+type event struct {
+	at time.Duration
+	f  func()
+}
+
+type pendingSync struct {
+	steps []vfs.Syncer
+	done  func(error)
+}
+
+var _ env.Env = (*Env)(nil)
+
+// New makes a world over disk; nil: a simulated disk of its own.
+func New(disk vfs.FS) *Env {
+	e := &Env{disk: disk, random: rand.New(rand.NewPCG(1, 2))}
+	if disk == nil {
+		e.disk = vfs.NewSim(e.Wall)
+	}
+	return e
+}
+
+// Now is virtual time; only Advance moves it.
+func (e *Env) Now() time.Duration { return e.now }
+
+// Wall is Start and virtual time, and what JumpWall added.
+func (e *Env) Wall() time.Time { return Start.Add(e.now + e.skew) }
+
+// JumpWall moves the wall clock alone.
+func (e *Env) JumpWall(d time.Duration) { e.skew += d }
+
+// Rand is the same sequence in every run.
+func (e *Env) Rand() env.Rand { return e.random }
+
+// Disk is the file system given to New.
+func (e *Env) Disk() vfs.FS { return e.disk }
+
+// After queues f.
+func (e *Env) After(d time.Duration, f func()) (stop func() bool) {
+	ev := &event{e.now + max(d, 0), f}
+	i, _ := slices.BinarySearchFunc(e.events, ev.at, func(x *event, at time.Duration) int {
+		if x.at <= at {
+			return -1
+		}
+		return 1
+	})
+	e.events = slices.Insert(e.events, i, ev)
+	return func() bool {
+		i := slices.Index(e.events, ev)
+		if i >= 0 {
+			e.events = slices.Delete(e.events, i, i+1)
+		}
+		return i >= 0
+	}
+}
+
+// Sync runs the steps at the next event, or when FinishSync says.
+func (e *Env) Sync(steps []vfs.Syncer, done func(error)) {
+	s := pendingSync{slices.Clone(steps), done}
+	if e.HoldSyncs {
+		e.pending = append(e.pending, s)
+		return
+	}
+	e.After(0, s.run)
+}
+
+func (s pendingSync) run() {
+	for _, step := range s.steps {
+		if err := step.Sync(); err != nil {
+			s.done(err)
+			return
+		}
+	}
+	s.done(nil)
+}
+
+// SyncsPending is how many held syncs wait.
+func (e *Env) SyncsPending() int { return len(e.pending) }
+
+// FinishSync ends the oldest held sync: err nil makes its files durable, another is
+// its failure. It runs what follows, too.
+func (e *Env) FinishSync(err error) {
+	s := e.pending[0]
+	e.pending = slices.Delete(e.pending, 0, 1)
+	if err != nil {
+		s.done(err)
+	} else {
+		s.run()
+	}
+	e.Run()
+}
+
+// Report keeps the line.
+func (e *Env) Report(level env.Level, text string) {
+	e.Reports = append(e.Reports, fmt.Sprintf("%s: %s", [...]string{"info", "warn", "error"}[level], text))
+}
+
+// TakeReports gives the lines since the last call.
+func (e *Env) TakeReports() []string {
+	r := e.Reports
+	e.Reports = nil
+	return r
+}
+
+// Run runs what is due now, and what that makes due.
+func (e *Env) Run() { e.Advance(0) }
+
+// eventsMax stops a test whose events beget events for ever.
+const eventsMax = 1_000_000
+
+// Advance moves time forward by d, running each event at its time.
+func (e *Env) Advance(d time.Duration) {
+	end := e.now + d
+	for n := 0; len(e.events) > 0 && e.events[0].at <= end; n++ {
+		if n == eventsMax {
+			panic("brokertest: events without end")
+		}
+		ev := e.events[0]
+		e.events = slices.Delete(e.events, 0, 1)
+		e.now = max(e.now, ev.at)
+		ev.f()
+	}
+	e.now = end
+}
