@@ -248,6 +248,8 @@ func TestEveryFileSystemBehavesAlike(t *testing.T) {
 		{"real", func(t *testing.T) FS { return NewReal(t.TempDir(), nil) }},
 		{"simulated", func(t *testing.T) FS { return NewSim(nil) }},
 		{"hooked over simulated", func(t *testing.T) FS { return WithHook(NewSim(nil), func(Op) error { return nil }) }},
+		{"descriptor cache over real", func(t *testing.T) FS { return WithDescriptorCache(NewReal(t.TempDir(), nil), 1) }},
+		{"descriptor cache over simulated", func(t *testing.T) FS { return WithDescriptorCache(NewSim(nil), 1) }},
 	}
 	for _, s := range systems {
 		t.Run(s.name, func(t *testing.T) {

@@ -1,0 +1,377 @@
+package vfs
+
+import (
+	"fmt"
+	"io"
+	iofs "io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// DescriptorCache bounds how many files of a file system are really open, so
+// that thousands of segments need no thousands of descriptors. A file that is
+// there already is opened at its first use, and may be closed and reopened at
+// any time between two uses.
+//
+// A descriptor with writes since its last successful Sync is never closed: if
+// writing them back failed meanwhile, the error would go to nobody, and a sync
+// of a new descriptor would call lost bytes durable. So what the bound counts
+// can pass it: by the files in use, by those with unsynced writes, and by those
+// removed while open.
+//
+// A file is reopened by name, so all renames and removals of files open through
+// the cache must go through it as well.
+type DescriptorCache struct {
+	fs      FS
+	openMax int
+
+	// mu is taken before any cachedFile's, and held over operations that change names.
+	mu   sync.Mutex
+	live map[string][]*cachedFile // files not closed by their users, by name
+	open []*cachedFile            // those that hold a descriptor, for the clock
+	hand int
+}
+
+// WithDescriptorCache keeps at most openMax files of fs open; see DescriptorCache.
+func WithDescriptorCache(fs FS, openMax int) *DescriptorCache {
+	return &DescriptorCache{fs: fs, openMax: max(1, openMax), live: map[string][]*cachedFile{}}
+}
+
+var _ FS = (*DescriptorCache)(nil)
+
+// Unwrap is the file system underneath.
+func (c *DescriptorCache) Unwrap() FS { return c.fs }
+
+// Open is FS's. Without Create and Truncate it only looks whether the file is there.
+func (c *DescriptorCache) Open(name string, mode Mode) (File, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := &cachedFile{c: c, opened: name, name: path.Clean(name), mode: mode &^ (Create | Exclusive | Truncate)}
+	if mode&Create != 0 {
+		f.mode |= ReadWrite
+	}
+	if mode&(Create|Truncate|Direct) != 0 { // Direct: whether the file system can is known only now
+		inner, err := c.fs.Open(name, mode)
+		if err != nil {
+			return nil, err
+		}
+		f.inner, f.dirty = inner, mode&Truncate != 0
+		c.admit(f)
+	} else if info, err := c.fs.Stat(name); err != nil {
+		return nil, err
+	} else if info.Dir {
+		return nil, &iofs.PathError{Op: "open", Path: name, Err: errIsDir}
+	}
+	c.live[f.name] = append(c.live[f.name], f)
+	if _, descriptors := RealPath(c.fs, name); !descriptors {
+		return f, nil
+	}
+	return &cachedFDFile{f}, nil
+}
+
+// looksMax bounds the work of one admit when most open files cannot be closed;
+// the next admit goes on where this one stopped.
+const looksMax = 128
+
+// admit counts f among the open and closes others while there are too many: the
+// clock algorithm, in which the first look at a file forgets its last use.
+func (c *DescriptorCache) admit(f *cachedFile) {
+	f.mu.Lock()
+	closed := f.closed // by another goroutine since f was opened
+	f.mu.Unlock()
+	if closed {
+		return
+	}
+	c.open = append(c.open, f)
+	for looks := min(2*len(c.open), looksMax); looks > 0 && len(c.open) > c.openMax; looks-- {
+		c.hand %= len(c.open)
+		if g := c.open[c.hand]; g != f && g.evict() {
+			c.open = slices.Delete(c.open, c.hand, c.hand+1)
+		} else {
+			c.hand++
+		}
+	}
+}
+
+// forget takes a closed file out of the books. c.mu is held.
+func (c *DescriptorCache) forget(f *cachedFile) {
+	c.open = slices.DeleteFunc(c.open, func(g *cachedFile) bool { return g == f })
+	rest := slices.DeleteFunc(c.live[f.name], func(g *cachedFile) bool { return g == f })
+	if len(rest) == 0 {
+		delete(c.live, f.name)
+	} else {
+		c.live[f.name] = rest
+	}
+}
+
+// under gives the live files that are name or lie below it.
+func (c *DescriptorCache) under(name string) []*cachedFile {
+	name = path.Clean(name)
+	if files := c.live[name]; len(files) > 0 {
+		return slices.Clone(files)
+	}
+	if info, err := c.fs.Stat(name); err != nil || !info.Dir {
+		return nil
+	}
+	var found []*cachedFile
+	for _, n := range slices.Sorted(maps.Keys(c.live)) {
+		if strings.HasPrefix(n, name+"/") {
+			found = append(found, c.live[n]...)
+		}
+	}
+	return found
+}
+
+// detach opens the files that are about to lose their name, for good.
+func (c *DescriptorCache) detach(name string) error {
+	for _, f := range c.under(name) {
+		if err := f.acquire(true); err != nil {
+			return err
+		}
+		f.mu.Lock()
+		f.detached = true
+		f.mu.Unlock()
+		f.release(false)
+	}
+	return nil
+}
+
+// Remove removes name; files open through the cache stay readable.
+func (c *DescriptorCache) Remove(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.detach(name); err != nil {
+		return err
+	}
+	return c.fs.Remove(name)
+}
+
+// RemoveAll removes name and what it holds; files open through the cache stay readable.
+func (c *DescriptorCache) RemoveAll(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.detach(name); err != nil {
+		return err
+	}
+	return c.fs.RemoveAll(name)
+}
+
+// Rename renames; files open through the cache follow.
+func (c *DescriptorCache) Rename(oldName, newName string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	oldName, newName = path.Clean(oldName), path.Clean(newName)
+	if oldName != newName {
+		if err := c.detach(newName); err != nil { // replaced
+			return err
+		}
+	}
+	moved := c.under(oldName)
+	for _, f := range moved { // none may reopen by its old name meanwhile
+		f.mu.Lock()
+		defer f.mu.Unlock()
+	}
+	if err := c.fs.Rename(oldName, newName); err != nil {
+		return err
+	}
+	for _, f := range moved {
+		if !f.detached {
+			c.live[f.name] = slices.DeleteFunc(c.live[f.name], func(g *cachedFile) bool { return g == f })
+			if len(c.live[f.name]) == 0 {
+				delete(c.live, f.name)
+			}
+			f.name = newName + strings.TrimPrefix(f.name, oldName)
+			c.live[f.name] = append(c.live[f.name], f)
+		}
+	}
+	return nil
+}
+
+// MkdirAll is FS's.
+func (c *DescriptorCache) MkdirAll(name string) error { return c.fs.MkdirAll(name) }
+
+// List is FS's.
+func (c *DescriptorCache) List(dir string) ([]string, error) { return c.fs.List(dir) }
+
+// Stat is FS's.
+func (c *DescriptorCache) Stat(name string) (Info, error) { return c.fs.Stat(name) }
+
+// SyncDir is FS's.
+func (c *DescriptorCache) SyncDir(dir string) error { return c.fs.SyncDir(dir) }
+
+// Lock is FS's; a lock keeps its descriptor and is not counted.
+func (c *DescriptorCache) Lock(name string) (io.Closer, error) { return c.fs.Lock(name) }
+
+// cachedFile is a File whose descriptor comes and goes.
+type cachedFile struct {
+	c      *DescriptorCache
+	opened string // the name given to Open
+	mode   Mode   // to reopen with
+
+	mu       sync.Mutex
+	name     string // where the file is now; changed under c.mu and mu
+	inner    File   // nil while no descriptor is held
+	users    int    // calls under way: the descriptor stays
+	recent   bool   // used since the clock last looked
+	writes   int64  // done so far
+	dirty    bool   // some of them came after the last successful sync began
+	detached bool   // the name is another file's by now: the descriptor stays
+	closed   bool
+}
+
+// acquire gives f a descriptor and keeps it until release. locked says that c.mu is held.
+func (f *cachedFile) acquire(locked bool) error {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return &iofs.PathError{Op: "use", Path: f.opened, Err: iofs.ErrClosed}
+	}
+	fresh := f.inner == nil
+	if fresh {
+		inner, err := f.c.fs.Open(f.name, f.mode)
+		if err != nil {
+			f.mu.Unlock()
+			return fmt.Errorf("reopen: %w", err)
+		}
+		f.inner = inner
+	}
+	f.users++
+	f.recent = true
+	f.mu.Unlock()
+	if fresh { // without f.mu, which admit may want of another file that is as far as we are
+		if !locked {
+			f.c.mu.Lock()
+			defer f.c.mu.Unlock()
+		}
+		f.c.admit(f)
+	}
+	return nil
+}
+
+func (f *cachedFile) release(wrote bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.users--
+	if wrote {
+		f.writes++
+		f.dirty = true
+	}
+}
+
+// evict closes the descriptor if it may be. c.mu is held.
+func (f *cachedFile) evict() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.users > 0 || f.dirty || f.detached || f.recent || f.inner == nil {
+		f.recent = false
+		return false
+	}
+	_ = f.inner.Close() // nothing unsynced is behind it
+	f.inner = nil
+	return true
+}
+
+func (f *cachedFile) Name() string { return f.opened }
+
+func (f *cachedFile) ReadAt(b []byte, off int64) (int, error) {
+	if err := f.acquire(false); err != nil {
+		return 0, err
+	}
+	defer f.release(false)
+	return f.inner.ReadAt(b, off)
+}
+
+func (f *cachedFile) WriteAt(b []byte, off int64) (int, error) {
+	if err := f.acquire(false); err != nil {
+		return 0, err
+	}
+	defer f.release(true)
+	return f.inner.WriteAt(b, off)
+}
+
+func (f *cachedFile) Truncate(size int64) error {
+	if err := f.acquire(false); err != nil {
+		return err
+	}
+	defer f.release(true)
+	return f.inner.Truncate(size)
+}
+
+func (f *cachedFile) Preallocate(offset, n int64) error {
+	if err := f.acquire(false); err != nil {
+		return err
+	}
+	defer f.release(true)
+	return f.inner.Preallocate(offset, n)
+}
+
+func (f *cachedFile) Size() (int64, error) {
+	if err := f.acquire(false); err != nil {
+		return 0, err
+	}
+	defer f.release(false)
+	return f.inner.Size()
+}
+
+// Sync syncs the file even if this descriptor has written nothing: an earlier
+// process may have. A write that ends while it runs leaves the file dirty.
+func (f *cachedFile) Sync() error { return f.BeginSync()() }
+
+// BeginSync is for a simulated file underneath; for a real one all happens in finish.
+func (f *cachedFile) BeginSync() (finish func() error) {
+	if err := f.acquire(false); err != nil {
+		return func() error { return err }
+	}
+	f.mu.Lock()
+	writes := f.writes
+	f.mu.Unlock()
+	inner := f.inner.Sync
+	if b, ok := f.inner.(BeginSyncer); ok {
+		inner = b.BeginSync()
+	}
+	return func() error {
+		defer f.release(false)
+		err := inner()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if err == nil && f.writes == writes {
+			f.dirty = false
+		}
+		return err
+	}
+}
+
+func (f *cachedFile) Close() error {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return &iofs.PathError{Op: "close", Path: f.opened, Err: iofs.ErrClosed}
+	}
+	f.closed = true
+	f.c.forget(f)
+	if f.inner == nil {
+		return nil
+	}
+	return f.inner.Close() // calls under way keep a real descriptor to their end
+}
+
+// cachedFDFile is a cachedFile over a file system with descriptors.
+type cachedFDFile struct{ *cachedFile }
+
+// WithFD runs fn with the descriptor, which stays open meanwhile.
+func (f *cachedFDFile) WithFD(fn func(fd uintptr) error) error {
+	if err := f.acquire(false); err != nil {
+		return err
+	}
+	defer f.release(false)
+	h, ok := f.inner.(FDHolder)
+	if !ok {
+		return fmt.Errorf("%w: %s has no descriptor", ErrUnsupported, f.opened)
+	}
+	return h.WithFD(fn)
+}

@@ -1,0 +1,208 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// descriptors counts how many of its files a cache holds open.
+func (c *DescriptorCache) descriptors() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.open {
+		f.mu.Lock()
+		if f.inner == nil {
+			panic("BUG: vfs: closed file among the open")
+		}
+		f.mu.Unlock()
+		n++
+	}
+	return n
+}
+
+func TestCleanDescriptorsStayWithinTheBound(t *testing.T) {
+	for name, under := range map[string]FS{"real": NewReal(t.TempDir(), nil), "simulated": NewSim(nil)} {
+		t.Run(name, func(t *testing.T) {
+			c := WithDescriptorCache(under, 3)
+			var files []File
+			for i := range 10 {
+				n := fmt.Sprint(i)
+				write(t, under, n, n)
+				files = append(files, open(t, c, n, ReadOnly))
+			}
+			if n := c.descriptors(); n != 0 {
+				t.Errorf("%d open before any use", n)
+			}
+			for round := range 3 {
+				for i, f := range files {
+					var b [1]byte
+					if _, err := f.ReadAt(b[:], 0); err != nil || string(b[:]) != fmt.Sprint(i) {
+						t.Fatalf("%q, %v", b, err)
+					}
+				}
+				if n := c.descriptors(); n > 3 {
+					t.Errorf("round %d: %d open", round, n)
+				}
+			}
+			for _, f := range files {
+				closeAll(t, f)
+			}
+			if len(c.open)+len(c.live) != 0 {
+				t.Error("closed files are remembered")
+			}
+		})
+	}
+}
+
+func TestADescriptorWithUnsyncedWritesIsNotClosed(t *testing.T) {
+	under := NewReal(t.TempDir(), nil)
+	c := WithDescriptorCache(under, 2)
+	var files []File
+	for i := range 5 {
+		f := open(t, c, fmt.Sprint(i), Create)
+		put(t, f, "x", 0)
+		files = append(files, f)
+	}
+	if n := c.descriptors(); n != 5 {
+		t.Errorf("%d open of 5 with unsynced writes", n)
+	}
+	for _, f := range files {
+		syncAll(t, f)
+	}
+	for range 2 {
+		files = append(files, open(t, c, fmt.Sprint(len(files)), Create))
+	}
+	if n := c.descriptors(); n > 2 {
+		t.Errorf("%d open after all were synced", n)
+	}
+	for _, f := range files {
+		closeAll(t, f)
+	}
+}
+
+func TestAWriteThatEndsDuringASyncLeavesTheFileDirty(t *testing.T) {
+	c := WithDescriptorCache(NewSim(nil), 1)
+	f := open(t, c, "a", Create)
+	put(t, f, "1", 0)
+	finish := f.(BeginSyncer).BeginSync()
+	put(t, f, "2", 0)
+	if err := finish(); err != nil || !f.(*cachedFile).dirty {
+		t.Errorf("dirty %v, %v", f.(*cachedFile).dirty, err)
+	}
+	syncAll(t, f)
+	if f.(*cachedFile).dirty {
+		t.Error("dirty after a sync that nothing overlapped")
+	}
+}
+
+func TestAFailedSyncLeavesTheFileDirty(t *testing.T) {
+	c := WithDescriptorCache(WithHook(NewSim(nil), FailNth(1, nil, OpSync).Hook), 1)
+	f := open(t, c, "a", Create)
+	put(t, f, "1", 0)
+	if err := f.Sync(); !errors.Is(err, ErrInjected) || !f.(*cachedFile).dirty {
+		t.Errorf("dirty %v, %v", f.(*cachedFile).dirty, err)
+	}
+}
+
+func TestClosedDescriptorsFollowRenamesAndRemovals(t *testing.T) {
+	c := WithDescriptorCache(NewReal(t.TempDir(), nil), 1)
+	mkdir(t, c, "d")
+	for _, n := range []string{"d/a", "d/b", "d/c"} {
+		write(t, c, n, n)
+	}
+	a, b, cc := open(t, c, "d/a", ReadOnly), open(t, c, "d/b", ReadOnly), open(t, c, "d/c", ReadOnly) // all without descriptor
+	for _, err := range []error{c.Rename("d", "e"), c.Rename("e/a", "e/x"), c.Remove("e/b"), c.Rename("e/x", "e/c")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, c, "e/x", "other")
+	write(t, c, "e/b", "other")
+	for f, want := range map[File]string{a: "d/a", b: "d/b", cc: "d/c"} {
+		got := make([]byte, 3)
+		if _, err := f.ReadAt(got, 0); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", want, got, err)
+		}
+	}
+	closeAll(t, a, b, cc)
+}
+
+func TestADescriptorInUseIsNotClosed(t *testing.T) {
+	under := NewReal(t.TempDir(), nil)
+	write(t, under, "a", "a")
+	write(t, under, "b", "b")
+	c := WithDescriptorCache(under, 1)
+	a, b := open(t, c, "a", ReadOnly), open(t, c, "b", ReadOnly)
+	err := a.(FDHolder).WithFD(func(fd uintptr) error {
+		for range 5 {
+			if _, err := b.ReadAt(make([]byte, 1), 0); err != nil {
+				t.Error(err)
+			}
+		}
+		var got [1]byte
+		if _, err := unix.Pread(int(fd), got[:], 0); err != nil || got[0] != 'a' {
+			t.Errorf("%q, %v", got, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAll(t, a, b)
+}
+
+func TestTheDescriptorCacheUnderManyGoroutines(t *testing.T) {
+	under := NewReal(t.TempDir(), nil)
+	c := WithDescriptorCache(under, 4)
+	mkdir(t, c, "d")
+	var files []File
+	for i := range 12 {
+		files = append(files, open(t, c, fmt.Sprint("d/", i), Create))
+		put(t, files[i], fmt.Sprintf("%02d", i), 0)
+		syncAll(t, files[i])
+	}
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for n := range 300 {
+				i := (g*31 + n*7) % len(files)
+				var b [2]byte
+				if _, err := files[i].ReadAt(b[:], 0); err != nil || string(b[:]) != fmt.Sprintf("%02d", i) {
+					t.Errorf("%q, %v", b, err)
+					return
+				}
+				switch n % 50 {
+				case 10:
+					if _, err := files[i].WriteAt(b[:], 0); err != nil {
+						t.Error(err)
+					}
+				case 20:
+					if err := files[i].Sync(); err != nil {
+						t.Error(err)
+					}
+				case 30:
+					name := fmt.Sprintf("d/tmp-%d-%d", g, n)
+					f, err := c.Open(name, Create)
+					if err == nil {
+						err = errors.Join(c.Rename(name, name+"x"), f.Close(), c.Remove(name+"x"))
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, f := range files {
+		syncAll(t, f)
+		closeAll(t, f)
+	}
+	if len(c.open)+len(c.live) != 0 {
+		t.Error("closed files are remembered")
+	}
+}
