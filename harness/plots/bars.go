@@ -1,0 +1,185 @@
+package plots
+
+import (
+	"image/color"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// bars draws one group of bars per category. On a logarithmic axis it draws
+// points instead: there a bar's length depends on where the axis begins.
+func (m marks) bars(c draw.Canvas, p *plot.Plot) {
+	f := m.f
+	x, y := p.Transforms(&c)
+	group := x(1) - x(0)
+	if len(f.Categories) == 1 {
+		group = min(c.Max.X-c.Min.X, 4*vg.Inch)
+	}
+	slot := min(group*0.82/vg.Length(len(f.Series)), 76)
+	for i := range f.Categories {
+		left := x(float64(i)) - slot*vg.Length(len(f.Series))/2
+		for k, s := range f.Series {
+			m.bar(c, y, i, k, s.Points[i], left+slot*vg.Length(k), slot)
+		}
+	}
+}
+
+func (m marks) bar(c draw.Canvas, y func(float64) vg.Length, category, series int, pt Point, left, slot vg.Length) {
+	f := m.f
+	ink, middle := palette[series], left+slot/2
+	width := slot * 0.86
+	base := c.Min.Y
+	if !f.drawable(pt.Value) {
+		if words := pt.Missing; words != "" {
+			s := centered(style(8.5, inkFaint, false))
+			c.FillText(s, vg.Point{X: middle, Y: base + 3}, words)
+		}
+		return
+	}
+	top := y(pt.Value)
+	if f.Y.Log {
+		c.StrokeLine2(draw.LineStyle{Color: gridInk, Width: 1.5}, middle, base, middle, top)
+		m.interval(c, middle, y, pt, ink)
+		c.DrawGlyphNoClip(draw.GlyphStyle{Color: ink, Radius: 5, Shape: shapes[series]}, vg.Point{X: middle, Y: top})
+	} else {
+		c.FillPolygon(ink, []vg.Point{{X: middle - width/2, Y: base}, {X: middle - width/2, Y: top}, {X: middle + width/2, Y: top}, {X: middle + width/2, Y: base}})
+		m.interval(c, middle, y, pt, color.RGBA{0x1F, 0x23, 0x28, 0xFF})
+	}
+	reach, foot := top, top // ends of the interval
+	if pt.HasInterval() {
+		reach, foot = max(reach, y(pt.Hi)), min(foot, y(pt.Lo))
+	} else {
+		for _, v := range pt.Samples {
+			reach, foot = max(reach, y(v)), min(foot, y(v))
+		}
+	}
+	if f.Y.Log {
+		reach = max(reach, top+4)
+	}
+	limit := m.limitMark(c, y, category, series, middle, slot)
+	m.barLabels(c, pt, middle, width, top, reach, foot, limit)
+}
+
+// limitMark draws the machine's limit over one bar and gives its height; 0 for none.
+func (m marks) limitMark(c draw.Canvas, y func(float64) vg.Length, category, series int, middle, slot vg.Length) vg.Length {
+	f := m.f
+	if f.Limit == nil || !f.drawable(f.Limit.Values[category][series]) {
+		return 0
+	}
+	at := y(f.Limit.Values[category][series])
+	c.StrokeLine2(limitLine, middle-slot/2, at, middle+slot/2, at)
+	return at
+}
+
+// barLabels writes the value above the bar and, inside it, the share of the limit.
+func (m marks) barLabels(c draw.Canvas, pt Point, middle, width, top, reach, foot, limit vg.Length) {
+	const size = 9
+	base := c.Min.Y
+	s := centered(style(size, ink, false))
+	words := m.f.short(pt.Value)
+	if s.Width(words) > width*1.12 {
+		s.Font.Size = max(7, size*width*1.12/s.Width(words))
+	}
+	at := reach + 3
+	if limit > 0 && limit > at-2 && limit < at+size+1 { // the limit's dashes are in the way
+		inside := foot - size - 3
+		if m.f.Y.Log || inside < base+2.5*size {
+			at = limit + 3
+		} else {
+			at, s.Color = inside, color.White
+		}
+	}
+	c.FillText(s, vg.Point{X: middle, Y: at}, words)
+	if pt.Share > 0 && !m.f.Y.Log {
+		share := centered(style(size, color.White, true))
+		words := percent(pt.Share)
+		if w := share.Width(words); w < width*0.95 && top-base > 2.2*size {
+			y := top - size - 4
+			if pt.HasInterval() || len(pt.Samples) > 1 {
+				y = base + 5 // clear of the interval
+			}
+			c.FillText(share, vg.Point{X: middle, Y: y}, words)
+		}
+	}
+}
+
+// short writes a value for the top of a bar: on a linear axis the unit is in the axis label.
+func (f *Figure) short(v float64) string {
+	if f.Y.Log {
+		m := f.Y.Unit.multiple(v)
+		return join(digits(v/m.factor), m.sign, shortSymbol(f.Y.Unit.Symbol))
+	}
+	_, high := f.yRange()
+	return digits(v / f.Y.Unit.multiple(high).factor)
+}
+
+// shortSymbol leaves out what the axis label says anyway.
+func shortSymbol(symbol string) string {
+	if len(symbol) > 4 {
+		return ""
+	}
+	return symbol
+}
+
+func centered(s text.Style) text.Style {
+	s.XAlign = text.XCenter
+	return s
+}
+
+// legend writes the series' names in a row, which breaks where it is too long,
+// and gives the height below it.
+func (f *Figure) legend(c draw.Canvas, top vg.Length) vg.Length {
+	s := style(10, ink, false)
+	const box, gap = 9, 18
+	x := c.Min.X
+	y := top - 11
+	item := func(words string, swatch func(at vg.Point)) {
+		w := s.Width(words) + box + 6
+		if x > c.Min.X && x+w > c.Max.X {
+			x, y = c.Min.X, y-15
+		}
+		swatch(vg.Point{X: x, Y: y})
+		c.FillText(s, vg.Point{X: x + box + 5, Y: y}, words)
+		x += w + gap
+	}
+	named := false
+	for k, series := range f.Series {
+		if series.Name == "" {
+			continue
+		}
+		named = true
+		item(series.Name, func(at vg.Point) {
+			if f.Y.Log {
+				c.DrawGlyphNoClip(draw.GlyphStyle{Color: palette[k], Radius: 4.5, Shape: shapes[k]}, vg.Point{X: at.X + box/2, Y: at.Y + box/2 - 1})
+				return
+			}
+			c.FillPolygon(palette[k], []vg.Point{{X: at.X, Y: at.Y - 1}, {X: at.X + box, Y: at.Y - 1}, {X: at.X + box, Y: at.Y + box - 1}, {X: at.X, Y: at.Y + box - 1}})
+		})
+	}
+	if f.limitPoints() != nil {
+		named = true
+		words := "machine's limit: " + f.Limit.Name
+		if f.hasShares() {
+			words += "; in the bars, the share of it reached"
+		}
+		item(words, func(at vg.Point) { c.StrokeLine2(limitLine, at.X-2, at.Y+3, at.X+box+2, at.Y+3) })
+	}
+	if !named {
+		return top
+	}
+	return y - 4
+}
+
+func (f *Figure) hasShares() bool {
+	for _, s := range f.Series {
+		for _, p := range s.Points {
+			if p.Share > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

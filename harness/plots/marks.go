@@ -1,0 +1,211 @@
+package plots
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// marks draws the data of a figure.
+type marks struct{ f *Figure }
+
+func (m marks) Plot(c draw.Canvas, p *plot.Plot) {
+	if m.f.Kind == Lines {
+		m.lines(c, p)
+	} else {
+		m.bars(c, p)
+	}
+}
+
+var shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}}
+
+var limitLine = draw.LineStyle{Color: inkSoft, Width: 1.25, Dashes: []vg.Length{5, 3}}
+
+func (m marks) lines(c draw.Canvas, p *plot.Plot) {
+	f := m.f
+	x, y := p.Transforms(&c)
+	var ends []endLabel
+	if points := f.limitPoints(); points != nil {
+		var path []vg.Point
+		for i, v := range points {
+			if f.drawable(v) {
+				path = append(path, vg.Point{X: x(f.x(i)), Y: y(v)})
+			}
+		}
+		if len(path) > 0 {
+			if len(path) == 1 {
+				path = []vg.Point{{X: c.Min.X, Y: path[0].Y}, {X: c.Max.X, Y: path[0].Y}}
+			}
+			c.StrokeLines(limitLine, path)
+			ends = append(ends, endLabel{at: path[len(path)-1].Y, color: inkSoft, lines: f.limitLabel()})
+		}
+	}
+	for k, s := range f.Series {
+		ink := palette[k]
+		var path []vg.Point
+		for i, pt := range s.Points {
+			if f.drawable(pt.Value) {
+				path = append(path, vg.Point{X: x(f.x(i)), Y: y(pt.Value)})
+				m.interval(c, x(f.x(i)), y, pt, ink)
+			}
+		}
+		if len(path) == 0 {
+			continue
+		}
+		c.StrokeLines(draw.LineStyle{Color: ink, Width: 2.25}, path)
+		for _, at := range path {
+			c.DrawGlyphNoClip(draw.GlyphStyle{Color: ink, Radius: 3.5, Shape: shapes[k]}, at)
+		}
+		ends = append(ends, endLabel{at: path[len(path)-1].Y, color: darker(ink), lines: f.seriesLabel(s)})
+	}
+	placeLabels(c, ends)
+}
+
+// interval draws a point's interval, or its repeats where there is none.
+func (m marks) interval(c draw.Canvas, x vg.Length, y func(float64) vg.Length, pt Point, ink color.RGBA) {
+	line := draw.LineStyle{Color: ink, Width: 1.25}
+	if pt.HasInterval() {
+		lo := pt.Lo
+		if !m.f.drawable(lo) {
+			lo = pt.Value
+		}
+		const cap = 3.5
+		c.StrokeLine2(line, x, y(lo), x, y(pt.Hi))
+		c.StrokeLine2(line, x-cap, y(lo), x+cap, y(lo))
+		c.StrokeLine2(line, x-cap, y(pt.Hi), x+cap, y(pt.Hi))
+		return
+	}
+	if len(pt.Samples) < 2 {
+		return
+	}
+	for _, v := range pt.Samples {
+		if m.f.drawable(v) {
+			c.DrawGlyphNoClip(draw.GlyphStyle{Color: color.White, Radius: 2.5, Shape: draw.CircleGlyph{}}, vg.Point{X: x, Y: y(v)})
+			c.DrawGlyphNoClip(draw.GlyphStyle{Color: ink, Radius: 2.5, Shape: draw.RingGlyph{}}, vg.Point{X: x, Y: y(v)})
+		}
+	}
+}
+
+// endLabel is a name beside the end of a line.
+type endLabel struct {
+	at    vg.Length // where it would like to be
+	color color.Color
+	lines []string
+}
+
+const (
+	labelSize = 10
+	labelLead = 11.5
+)
+
+func (l endLabel) height() vg.Length { return vg.Length(len(l.lines)) * labelLead }
+
+// placeLabels writes the labels right of the data, moved apart where they would overlap.
+func placeLabels(c draw.Canvas, labels []endLabel) {
+	slices.SortStableFunc(labels, func(a, b endLabel) int { return int(math.Copysign(1, float64(b.at-a.at))) }) // from the top
+	const gap = 3
+	tops := make([]vg.Length, len(labels))
+	for i, l := range labels {
+		tops[i] = l.at + l.height()/2
+		if i > 0 {
+			tops[i] = min(tops[i], tops[i-1]-labels[i-1].height()-gap)
+		}
+	}
+	// What was pushed below the axis comes up again, and pushes what is above it.
+	for i := len(labels) - 1; i >= 0; i-- {
+		low := c.Min.Y - 4
+		if i < len(labels)-1 {
+			low = tops[i+1] + gap
+		}
+		tops[i] = max(tops[i], low+labels[i].height())
+	}
+	for i, l := range labels {
+		for k, words := range l.lines {
+			s := style(labelSize, l.color, k == 0)
+			if k > 0 {
+				s = style(labelSize-1.5, inkSoft, false)
+			}
+			c.FillText(s, vg.Point{X: c.Max.X + 9, Y: tops[i] - vg.Length(k+1)*labelLead + 2.5}, words)
+		}
+	}
+}
+
+func (f *Figure) seriesLabel(s Series) []string {
+	var best float64
+	for _, p := range s.Points {
+		if p.Share > best {
+			best = p.Share
+		}
+	}
+	lines := []string{s.Name}
+	if s.Name == "" {
+		lines = []string{f.Y.Label}
+	}
+	if best > 0 {
+		lines = append(lines, fmt.Sprintf("up to %s of the limit", percent(best)))
+	}
+	return lines
+}
+
+func (f *Figure) limitLabel() []string {
+	return []string{"machine's limit", f.Limit.Name}
+}
+
+func percent(share float64) string { return digits(math.Round(share*100)) + "\u00a0%" }
+
+// labelsWidth is the room that the labels right of the lines need.
+func (f *Figure) labelsWidth() vg.Length {
+	var widest vg.Length
+	measure := func(lines []string) {
+		for k, words := range lines {
+			s := style(labelSize, ink, k == 0)
+			if k > 0 {
+				s = style(labelSize-1.5, ink, false)
+			}
+			widest = max(widest, s.Width(words))
+		}
+	}
+	for _, s := range f.Series {
+		measure(f.seriesLabel(s))
+	}
+	if f.limitPoints() != nil {
+		measure(f.limitLabel())
+	}
+	return widest
+}
+
+// limitPoints gives one limit per category: the median over the series, beside
+// each of which it was measured. nil: there is none.
+func (f *Figure) limitPoints() []float64 {
+	if f.Limit == nil {
+		return nil
+	}
+	points := make([]float64, len(f.Categories))
+	any := false
+	for i, row := range f.Limit.Values {
+		var known []float64
+		for _, v := range row {
+			if f.drawable(v) {
+				known = append(known, v)
+			}
+		}
+		points[i] = math.NaN()
+		if len(known) > 0 {
+			slices.Sort(known)
+			points[i], any = known[len(known)/2], true
+		}
+	}
+	if !any {
+		return nil
+	}
+	return points
+}
+
+func darker(c color.RGBA) color.RGBA {
+	return color.RGBA{uint8(int(c.R) * 4 / 5), uint8(int(c.G) * 4 / 5), uint8(int(c.B) * 4 / 5), 0xFF}
+}

@@ -1,0 +1,180 @@
+package plots
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"image/png"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-log/tidemark/harness/stat"
+)
+
+func est(v, spread float64) Point {
+	return Point{Estimate: stat.Estimate{Value: v, Lo: v / spread, Hi: v * spread, N: 8}}
+}
+
+func few(values ...float64) Point {
+	return Point{Estimate: stat.Estimate{Value: values[0], Lo: math.NaN(), Hi: math.NaN(), N: len(values)}, Samples: values}
+}
+
+func share(p Point, s float64) Point { p.Share = s; return p }
+
+var bytesPerS = Unit{Symbol: "B/s"}
+
+const source = "Median of 8 repeats with 95 % intervals · batch-size · commit 0123456789ab · 2 × Some CPU @ 2.60GHz, 23 GiB, ext4 on vda (no seeks), Linux 6.1.0"
+
+func examples() map[string]*Figure {
+	sizes := []Category{{"1", 1}, {"10", 10}, {"100", 100}, {"1 k", 1000}, {"10 k", 10000}}
+	return map[string]*Figure{
+		"lines-log": {
+			Title: "How much does batching buy?", Subtitle: "Producing 100 B records to one partition, acks=1, two requests in flight", Source: source,
+			Kind: Lines, X: Axis{Label: "records per batch", Log: true}, Y: Axis{Label: "Throughput", Unit: bytesPerS, Log: true}, Categories: sizes,
+			Series: []Series{
+				{"raw driver", []Point{share(est(4.1e6, 1.1), 0.7), share(est(3.9e7, 1.05), 0.7), share(est(2.9e8, 1.2), 0.8), share(est(8.2e8, 1.05), 0.83), share(est(9.3e8, 1.1), 0.88)}},
+				{"franz-go client", []Point{est(2.1e6, 1.1), est(1.6e7, 1.05), est(9e7, 1.2), est(1.8e8, 1.05), est(1.9e8, 1.02)}},
+			},
+			Limit: &Limit{"bare receive→pwrite loop", [][]float64{{5e6, 5.1e6}, {5e7, 5e7}, {3.9e8, 4e8}, {1e9, 1.1e9}, {1.06e9, 1.05e9}}},
+		},
+		"bars": {
+			Title: "How much faster is sendfile?", Subtitle: "Warm consume over loopback, two fetches in flight", Source: source,
+			Kind: Bars, X: Axis{Label: "bytes per fetch"}, Y: Axis{Label: "Throughput", Unit: bytesPerS}, Categories: []Category{{"64 KiB", 0}, {"1 MiB", 0}},
+			Series: []Series{
+				{"sendfile", []Point{share(est(2.1e9, 1.1), 0.82), share(est(4.1e9, 1.06), 0.93)}},
+				{"copy (pread + write)", []Point{share(est(1.6e9, 1.1), 0.61), share(est(2.4e9, 1.06), 0.55)}},
+				{"mmap", []Point{share(est(1.7e9, 1.1), 0.66), {Estimate: stat.Estimate{Value: math.NaN(), Lo: math.NaN(), Hi: math.NaN()}, Missing: "n/a"}}},
+			},
+			Limit: &Limit{"bare sendfile loop", [][]float64{{2.5e9, 2.5e9, 2.6e9}, {4.4e9, 4.4e9, 4.3e9}}},
+		},
+		"bars-few": {
+			Title: "What is gone after kill -9?", Subtitle: "Records sent but not found after the broker came back", Source: source,
+			Kind: Bars, X: Axis{Label: "records per batch"}, Y: Axis{Label: "Lost records", Unit: Unit{Symbol: "records", Prefix: None}}, Categories: []Category{{"10", 0}, {"1000", 0}},
+			Series: []Series{{"acks=0: do not wait", []Point{few(140, 120, 190), few(5200, 3100, 8000)}}, {"acks=1: wait", []Point{few(0, 0, 0), few(0, 0, 0)}}},
+		},
+		"points-log": {
+			Title: "What does the consumer pay when only flushed records are visible?", Subtitle: "Median time from intended send to delivery at 2000 records/s", Source: source,
+			Kind: Bars, X: Axis{Label: "flush policy"}, Y: Axis{Label: "Time from send to delivery, median", Unit: Unit{Symbol: "s"}, Log: true},
+			Categories: []Category{{"none", 0}, {"every 100 ms", 0}, {"every append", 0}, {"group commit", 0}},
+			Series: []Series{
+				{"visible when committed", []Point{est(2.1e-4, 1.2), est(2.3e-4, 1.3), est(1.2e-3, 1.1), est(1.0e-3, 1.1)}},
+				{"visible when flushed (2011)", []Point{{Estimate: stat.Estimate{Value: math.NaN(), Lo: math.NaN(), Hi: math.NaN()}, Missing: "n/a"}, est(5.1e-2, 1.05), est(1.3e-3, 1.1), est(1.1e-3, 1.1)}},
+			},
+		},
+		"lines-crowded": {
+			Title: "Which store slows down as it grows?", Subtitle: "Append rate over the last tenth of the data; 1000 B records, 16 a batch, 128 MiB of memory", Source: source,
+			Kind: Lines, X: Axis{Label: "data", Log: true}, Y: Axis{Label: "Records appended per second", Unit: Unit{Symbol: "records/s"}, Log: true},
+			Categories: []Category{{"4 MiB", 4}, {"32 MiB", 32}, {"256 MiB", 256}},
+			Series:     []Series{{"log", []Point{few(1.2e5, 1.3e5), few(1.25e5, 1.1e5), few(1.2e5, 1.2e5)}}, {"B-tree by offset", []Point{few(1.1e5, 1.2e5), few(1.15e5, 1.2e5), few(1.15e5, 1.2e5)}}, {"B-tree by message id", []Point{few(9e3, 8e3), few(5e3, 5e3), few(4e2, 4.5e2)}}},
+		},
+		"bars-unnamed": {
+			Title: "What does the producer pay for a flush?", Subtitle: "One series has no legend", Source: source,
+			Kind: Bars, X: Axis{Label: "flush policy"}, Y: Axis{Label: "Records per second", Unit: Unit{Symbol: "records/s"}}, Categories: []Category{{"none", 0}, {"100 ms", 0}, {"every append", 0}},
+			Series: []Series{{"", []Point{est(1.2e6, 1.1), est(1.1e6, 1.1), est(9e3, 1.2)}}},
+		},
+	}
+}
+
+// With TIDEMARK_PLOTS=dir the figures are kept there, to be looked at.
+func TestFiguresAreWellFormedAndHoldNoNaN(t *testing.T) {
+	for name, f := range examples() {
+		svg, err := f.SVG()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		pngBytes, err := f.PNG()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		checkSVG(t, name, svg)
+		if img, err := png.Decode(bytes.NewReader(pngBytes)); err != nil || img.Bounds().Dx() != 1536 {
+			t.Errorf("%s: PNG of 2 × 8 inches at 96 dpi expected: %v", name, err)
+		}
+		for _, words := range []string{f.X.Label, f.Series[0].Name, f.Y.Label} {
+			if !strings.Contains(string(svg), words) {
+				t.Errorf("%s: %q is not in the figure", name, words)
+			}
+		}
+		if dir := os.Getenv("TIDEMARK_PLOTS"); dir != "" {
+			for ext, data := range map[string][]byte{".svg": svg, ".png": pngBytes} {
+				if err := os.WriteFile(filepath.Join(dir, name+ext), data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func checkSVG(t *testing.T, name string, svg []byte) {
+	t.Helper()
+	if strings.Contains(string(svg), "NaN") || strings.Contains(string(svg), "Inf") {
+		t.Errorf("%s: a number that is none reached the figure", name)
+	}
+	d := xml.NewDecoder(bytes.NewReader(svg))
+	for {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Errorf("%s: not XML: %v", name, err)
+			return
+		}
+	}
+}
+
+func TestTheSameFigureGivesTheSameBytes(t *testing.T) {
+	f := examples()["bars"]
+	a, _ := f.SVG()
+	b, _ := f.SVG()
+	if !bytes.Equal(a, b) {
+		t.Error("two drawings differ")
+	}
+}
+
+func TestAFigureWithoutValuesIsRefused(t *testing.T) {
+	nothing := Point{Estimate: stat.Estimate{Value: math.NaN(), Lo: math.NaN(), Hi: math.NaN()}}
+	zero := Point{Estimate: stat.Estimate{Value: 0, Lo: math.NaN(), Hi: math.NaN(), N: 1}}
+	for name, f := range map[string]*Figure{
+		"no series": {Categories: []Category{{"a", 1}}},
+		"all NaN":   {Categories: []Category{{"a", 1}}, Series: []Series{{"s", []Point{nothing}}}},
+		"log zero":  {Y: Axis{Log: true}, Categories: []Category{{"a", 1}}, Series: []Series{{"s", []Point{zero}}}},
+		"too many":  {Categories: []Category{{"a", 1}}, Series: make([]Series, MaxSeries+1)},
+		"ragged":    {Categories: []Category{{"a", 1}, {"b", 2}}, Series: []Series{{"s", []Point{zero}}}},
+	} {
+		if _, err := f.SVG(); err == nil {
+			t.Errorf("%s was drawn", name)
+		}
+	}
+}
+
+func TestUnitsAreWrittenAsPeopleWriteThem(t *testing.T) {
+	for _, c := range []struct {
+		u    Unit
+		v    float64
+		want string
+	}{
+		{Unit{Symbol: "B/s"}, 1234567890, "1.23 GB/s"},
+		{Unit{Symbol: "B/s"}, 999.9e6, "1 GB/s"},
+		{Unit{Symbol: "B/s"}, 0, "0 B/s"},
+		{Unit{Symbol: "s"}, 4.5e-5, "45 µs"},
+		{Unit{Symbol: "s"}, 2, "2 s"},
+		{Unit{Symbol: "s"}, 5e-10, "0.5 ns"},
+		{Unit{Symbol: "B", Prefix: IEC}, 65536, "64 KiB"},
+		{Unit{Symbol: "records/s"}, 1.2e6, "1.2 M records/s"},
+		{Unit{Symbol: "records/s"}, 12, "12 records/s"},
+		{Unit{Prefix: None}, 1234567, "1 234 567"},
+		{Unit{Symbol: "×", Prefix: None}, 1.234, "1.23×"},
+		{Unit{}, 0.01234, "0.0123"},
+		{Unit{Symbol: "B/s"}, math.NaN(), "–"},
+	} {
+		got := strings.NewReplacer("\u00a0", " ", "\u2009", " ").Replace(c.u.Format(c.v))
+		if got != c.want {
+			t.Errorf("%g %q: %s, want %s", c.v, c.u.Symbol, got, c.want)
+		}
+	}
+}
