@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -59,6 +60,9 @@ func ParseTest(text string) (Test, error) {
 	if len(t.Numerator) == 0 || len(t.Denominator) == 0 {
 		return t, testError(text, "needs key=value on both sides of the /")
 	}
+	if !sameKeys(t.Numerator, t.Denominator) {
+		return t, testError(text, "must name the same factors on both sides of the /")
+	}
 	if err := t.parseComparison(comparison); err != nil {
 		return t, testError(text, err.Error())
 	}
@@ -101,6 +105,15 @@ func parseSettings(text string) ([]Setting, error) {
 		all = append(all, Setting{key, value})
 	}
 	return all, nil
+}
+
+func sameKeys(a, b []Setting) bool {
+	for _, s := range a {
+		if !slices.ContainsFunc(b, func(o Setting) bool { return o.Key == s.Key }) {
+			return false
+		}
+	}
+	return len(a) == len(b)
 }
 
 func testError(text, what string) error { return fmt.Errorf("test %q %s", text, what) }

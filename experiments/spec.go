@@ -10,6 +10,7 @@ package experiments
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -175,9 +176,11 @@ func (s *Spec) WithSize(size Size) (*Spec, error) {
 
 // With gives the experiment with one setting held at a value: `--set key=value`.
 // A factor is held at that level; anything else is a workload key or broker setting.
-func (s *Spec) With(key, value string) *Spec {
+func (s *Spec) With(key, value string) (*Spec, error) {
 	set := *s
-	switch {
+	switch defined := s.Levels[key]; {
+	case defined != nil && defined[value] == nil:
+		return nil, fmt.Errorf("%s=%s: no such level; [levels.%s] defines %s", key, value, key, strings.Join(slices.Sorted(maps.Keys(defined)), ", "))
 	case s.Vary[key] != nil:
 		set.Vary = overlay(s.Vary, map[string][]any{key: {value}})
 	case strings.Contains(key, "."):
@@ -185,7 +188,7 @@ func (s *Spec) With(key, value string) *Spec {
 	default:
 		set.Workload = overlay(s.Workload, map[string]any{key: value})
 	}
-	return &set
+	return &set, nil
 }
 
 func overlay[V any](under, over map[string]V) map[string]V {

@@ -25,7 +25,7 @@ func TestAnErrorNamesLineAndKey(t *testing.T) {
 		"no repeats":                     {minimal + "run = { repeats = 0 }\n", "x.toml:6: run.repeats = 0"},
 		"verdict on another claim":       {minimal + "[[verdicts]]\nclaim = \"C5\"\n", "x.toml:6: verdict on \"C5\""},
 		"test without ratio":             {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"a < 2\"\n", "x.toml:8: test \"a < 2\" must begin with ratio("},
-		"test names no factor":           {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"ratio(m, ack=0 / acks=1) < 2\"\n", "x.toml:8: test names ack, which is no factor; factors are acks, batch_records"},
+		"test names no factor":           {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"ratio(m, ack=0 / ack=1) < 2\"\n", "x.toml:8: test names ack, which is no factor; factors are acks, batch_records"},
 		"test names no level":            {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"ratio(m, acks=0 / acks=2) < 2\"\n", "x.toml:8: test names acks=2, which is no level of it; levels are 0, 1"},
 		"figure over no factor":          {minimal + "[[figures]]\nname = \"a\"\nkind = \"line\"\nx = \"y\"\n", "x.toml:6: figure a: x \"y\" is no factor"},
 		"max repeats without width":      {minimal + "run = { repeats = 8, max_repeats = 20 }\n", "x.toml:6: run.max_repeats needs run.width"},

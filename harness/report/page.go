@@ -1,0 +1,146 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-log/tidemark/experiments"
+	"github.com/tidemark-log/tidemark/harness/result"
+)
+
+//go:embed page.css
+var css string
+
+//go:embed page.html
+var pageText string
+
+//go:embed overview.html
+var overviewText string
+
+var (
+	pageTemplate     = template.Must(template.New("page").Parse(pageText))
+	overviewTemplate = template.Must(template.New("overview").Parse(overviewText))
+)
+
+// verdictRow is a verdict as the pages show it.
+type verdictRow struct {
+	Claim, ClaimSays, Says, Test, Ratio, Bound, Badge, Word, But, Figure string
+	Repeats                                                              int
+}
+
+func verdictRows(s *result.Summary) []verdictRow {
+	var rows []verdictRow
+	for _, v := range s.Verdicts {
+		claim, _ := experiments.ClaimByID(v.Claim)
+		bound := v.Test
+		if i := strings.LastIndex(v.Test, ")"); i >= 0 {
+			bound = strings.TrimSpace(v.Test[i+1:])
+		}
+		rows = append(rows, verdictRow{
+			Claim: v.Claim, ClaimSays: claim.Says, Says: v.Says, Test: v.Test, Ratio: ratio(v.Ratio), Bound: bound, Badge: badge(v.Verdict),
+			Word: string(v.Verdict), But: warningText(v.Warnings), Figure: v.Figure, Repeats: v.Ratio.N,
+		})
+	}
+	return rows
+}
+
+// inlineFigure is a figure whose SVG stands in the page.
+type inlineFigure struct {
+	Name, Title, Missing string
+	SVG                  template.HTML
+}
+
+func inline(figures []drawn) []inlineFigure {
+	var all []inlineFigure
+	for _, f := range figures {
+		all = append(all, inlineFigure{f.Name, f.Title, f.Missing, inlineSVG(f.SVG, f.Title)})
+	}
+	return all
+}
+
+// inlineSVG makes an SVG file part of a page: no XML declaration, as wide as
+// there is room, and named for those who cannot see it.
+func inlineSVG(svg []byte, title string) template.HTML {
+	at := bytes.Index(svg, []byte("<svg"))
+	if at < 0 {
+		return ""
+	}
+	text := strings.Replace(string(svg[at:]), "<svg", fmt.Sprintf(`<svg role="img" aria-label="%s"`, template.HTMLEscapeString(title)), 1)
+	return template.HTML(text) // drawn by us: titles are escaped by the SVG writer
+}
+
+// page is index.html of a run.
+func (r *run) page() ([]byte, error) {
+	header, rows := r.rows()
+	var b bytes.Buffer
+	err := pageTemplate.Execute(&b, map[string]any{
+		"CSS": template.CSS(css), "Name": r.spec.Name, "S": r.summary, "Verdicts": verdictRows(r.summary), "Figures": inline(r.figures),
+		"Header": header, "Factors": len(r.spec.Factors()), "Rows": rows, "CellWarnings": r.cellWarnings(), "Environment": r.environmentRows(), "Command": r.plan.Command,
+		"Files": []string{result.SamplesFile, result.SummaryFile, result.BenchFile, result.SpecFile, result.EnvironmentFile, result.ReportFile},
+		"Size":  r.sizeText(), "Machine": r.env.Machine(), "Commit": r.env.Commit,
+	})
+	return b.Bytes(), err
+}
+
+func (r *run) sizeText() string {
+	return fmt.Sprintf("%s size, %d cells × %d repeats", r.summary.Size, len(r.summary.Cells), r.summary.Repeats)
+}
+
+// experimentCard is one run on the overview.
+type experimentCard struct {
+	Name, Question, Prediction, Link, Size string
+	Verdicts                               []verdictRow
+	Figures                                []inlineFigure
+	Warnings, Failures                     []string
+	Commit, Machine                        string
+}
+
+// Overview writes index.html over the newest runs of the named experiments under root. It gives the page's path.
+func Overview(root string, dirs []string) (string, error) {
+	var cards []experimentCard
+	var runs []*run
+	machines := map[string]bool{}
+	for _, dir := range dirs {
+		r, err := read(dir)
+		if err != nil {
+			return "", err
+		}
+		for _, def := range r.spec.Figures {
+			d := drawn{Name: def.Name, Title: def.Title}
+			if d.SVG, err = os.ReadFile(filepath.Join(dir, def.Name+".svg")); err == nil {
+				r.figures = append(r.figures, d)
+			}
+		}
+		link, err := filepath.Rel(root, dir)
+		if err != nil {
+			return "", err
+		}
+		cards = append(cards, experimentCard{
+			Name: r.spec.Name, Question: r.summary.Question, Prediction: r.summary.Prediction, Link: filepath.ToSlash(link), Size: r.sizeText(),
+			Verdicts: verdictRows(r.summary), Figures: inline(r.figures), Warnings: r.summary.Warnings, Failures: r.summary.Failures,
+			Commit: r.env.Commit, Machine: r.env.Machine(),
+		})
+		machines["commit "+r.env.Commit+", "+r.env.Machine()] = true
+		runs = append(runs, r)
+	}
+	var where []string
+	for m := range machines {
+		where = append(where, m)
+	}
+	slices.Sort(where)
+	var b bytes.Buffer
+	err := overviewTemplate.Execute(&b, map[string]any{
+		"CSS": template.CSS(css), "Cards": cards, "Claims": claimRows(runs, root), "Where": where, "Quick": len(runs) > 0 && runs[0].plan.Size == experiments.SizeQuick,
+	})
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(root, result.PageFile)
+	return name, os.WriteFile(name, b.Bytes(), 0o644)
+}

@@ -1,0 +1,162 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-log/tidemark/harness/plots"
+	"github.com/tidemark-log/tidemark/harness/result"
+	"github.com/tidemark-log/tidemark/harness/stat"
+)
+
+// quantity is how people call a metric, and its unit.
+type quantity struct {
+	name string
+	unit plots.Unit
+}
+
+// quantities names the metrics that need more than their suffix says.
+var quantities = map[string]quantity{
+	"bytes/s":                 {"Throughput", plots.Unit{Symbol: "B/s"}},
+	"payload-bytes/s":         {"Payload throughput", plots.Unit{Symbol: "B/s"}},
+	"append-bytes/s":          {"Append throughput", plots.Unit{Symbol: "B/s"}},
+	"records/s":               {"Records per second", plots.Unit{}},
+	"append-records/s":        {"Records appended per second", plots.Unit{}},
+	"requests/s":              {"Requests per second", plots.Unit{}},
+	"reads/s":                 {"Reads per second", plots.Unit{}},
+	"ops/s":                   {"Operations per second", plots.Unit{}},
+	"p50-sec":                 {"Latency, median", plots.Unit{Symbol: "s"}},
+	"p99-sec":                 {"Latency, 99th percentile", plots.Unit{Symbol: "s"}},
+	"p999-sec":                {"Latency, 99.9th percentile", plots.Unit{Symbol: "s"}},
+	"max-sec":                 {"Latency, largest", plots.Unit{Symbol: "s"}},
+	"ack-p50-sec":             {"Time to acknowledgement, median", plots.Unit{Symbol: "s"}},
+	"ack-p99-sec":             {"Time to acknowledgement, 99th percentile", plots.Unit{Symbol: "s"}},
+	"append-p99-sec":          {"Append latency, 99th percentile", plots.Unit{Symbol: "s"}},
+	"read-p50-sec":            {"Read latency, median", plots.Unit{Symbol: "s"}},
+	"read-p99-sec":            {"Read latency, 99th percentile", plots.Unit{Symbol: "s"}},
+	"seek-p50-sec":            {"Time to find and fetch, median", plots.Unit{Symbol: "s"}},
+	"seek-p99-sec":            {"Time to find and fetch, 99th percentile", plots.Unit{Symbol: "s"}},
+	"recovery-sec":            {"Time from start to ready", plots.Unit{Symbol: "s"}},
+	"ready-sec":               {"Time from start to ready", plots.Unit{Symbol: "s"}},
+	"reopen-sec":              {"Time to open again", plots.Unit{Symbol: "s"}},
+	"cpu-sec/GB":              {"Broker CPU time per gigabyte", plots.Unit{Symbol: "s/GB", Prefix: plots.None}},
+	"client-cpu-sec/GB":       {"Client CPU time per gigabyte", plots.Unit{Symbol: "s/GB", Prefix: plots.None}},
+	"cpu-share":               {"CPUs the broker kept busy", plots.Unit{Prefix: plots.None}},
+	"copied-bytes/byte":       {"Bytes copied per byte delivered", plots.Unit{Prefix: plots.None}},
+	"syscalls/MB":             {"System calls per megabyte", plots.Unit{}},
+	"ctx-switches/s":          {"Context switches per second", plots.Unit{}},
+	"broker-rss-bytes":        {"Resident memory of the broker", plots.Unit{Symbol: "B", Prefix: plots.IEC}},
+	"device-read-bytes/s":     {"Read from the device", plots.Unit{Symbol: "B/s"}},
+	"device-write-bytes/s":    {"Written to the device", plots.Unit{Symbol: "B/s"}},
+	"wire-bytes/payload-byte": {"Bytes on the wire per byte of payload", plots.Unit{Prefix: plots.None}},
+	"disk-bytes/payload-byte": {"Bytes on disk per byte of payload", plots.Unit{Prefix: plots.None}},
+	"disk-bytes/byte":         {"Bytes on disk per byte appended", plots.Unit{Prefix: plots.None}},
+	"index-bytes":             {"Index on disk", plots.Unit{Symbol: "B", Prefix: plots.IEC}},
+	"index-bytes/GB":          {"Index per gigabyte of log", plots.Unit{Symbol: "B"}},
+	"log-bytes":               {"Log on disk", plots.Unit{Symbol: "B", Prefix: plots.IEC}},
+	"acked-records":           {"Records acknowledged", plots.Unit{Prefix: plots.None}},
+	"lost-acked-records":      {"Acknowledged records lost", plots.Unit{Prefix: plots.None}},
+	"lost-sent-records":       {"Records lost", plots.Unit{Prefix: plots.None}},
+}
+
+// quantityOf names a metric; one that has no entry speaks for itself.
+func quantityOf(metric string) quantity {
+	if q, ok := quantities[metric]; ok {
+		return q
+	}
+	switch {
+	case strings.HasSuffix(metric, "bytes/s"):
+		return quantity{metric, plots.Unit{Symbol: "B/s"}}
+	case strings.HasSuffix(metric, "-sec"):
+		return quantity{metric, plots.Unit{Symbol: "s"}}
+	case strings.HasSuffix(metric, "-bytes"):
+		return quantity{metric, plots.Unit{Symbol: "B", Prefix: plots.IEC}}
+	}
+	return quantity{metric, plots.Unit{}}
+}
+
+// factorNames says how people call a factor.
+var factorNames = map[string]string{
+	"batch_records": "records per batch", "batch_bytes": "bytes per batch", "record_bytes": "bytes per record",
+	"fetch_bytes": "bytes per fetch", "data_bytes": "data", "chunk_bytes": "bytes per request", "inflight": "requests in flight",
+	"linger_ms": "linger (ms)", "entropy": "entropy of the payload (bits per byte)", "acks": "acks", "codec": "codec",
+	"cache_state": "state of the cache", "memory_limit": "memory limit", "partitions": "partitions", "driver": "driver",
+	"lab.fetch.transfer": "transfer", "lab.cache": "cache", "lab.offsets": "offsets", "lab.visibility": "visible",
+	"lab.storage.engine": "engine", "lab.validate": "validation", "log.index.interval.bytes": "bytes between index entries",
+	"flush": "flush policy", "store": "store", "broker": "broker", "link": "link", "load": "load", "kind": "what runs",
+}
+
+func factorName(factor string) string {
+	if name, ok := factorNames[factor]; ok {
+		return name
+	}
+	return factor
+}
+
+// number writes an estimate with its interval: "1.23 GB/s (1.2–1.26)".
+func number(unit plots.Unit, n result.Number) string {
+	e := n.Estimate()
+	if math.IsNaN(e.Value) {
+		return "–"
+	}
+	text := unit.Format(e.Value)
+	if e.HasInterval() {
+		text += fmt.Sprintf(" (%s–%s)", unit.Format(e.Lo), unit.Format(e.Hi))
+	}
+	return text
+}
+
+var times = plots.Unit{Symbol: "×", Prefix: plots.None}
+
+// ratio writes a verdict's ratio with its interval.
+func ratio(n result.Number) string { return number(times, n) }
+
+// levelName writes a factor's level as text for people: 4096 of a size is 4 KiB.
+func levelName(factor, level string) string {
+	if !strings.HasSuffix(factor, "bytes") || strings.HasPrefix(factor, "link") {
+		return group(level)
+	}
+	if v, ok := numeric(level); ok && v >= 1024 {
+		return plots.Unit{Symbol: "B", Prefix: plots.IEC}.Format(v)
+	}
+	for _, unit := range []string{"KiB", "MiB", "GiB"} {
+		if n, ok := strings.CutSuffix(level, unit); ok {
+			return n + "\u00a0" + unit
+		}
+	}
+	return level
+}
+
+func group(level string) string {
+	if v, err := strconv.ParseInt(level, 10, 64); err == nil && v >= 10_000 {
+		return plots.Unit{Prefix: plots.None}.Format(float64(v))
+	}
+	return level
+}
+
+// numeric reads a level as a number: 100, 2.5, 64KiB.
+func numeric(level string) (float64, bool) {
+	factor := 1.0
+	for i, unit := range []string{"KiB", "MiB", "GiB"} {
+		if n, ok := strings.CutSuffix(level, unit); ok {
+			level, factor = n, float64(int64(1)<<(10*(i+1)))
+		}
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(level), 64)
+	return v * factor, err == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
+}
+
+// badge is a verdict's class and word in the page.
+func badge(v stat.Verdict) string {
+	switch v {
+	case stat.Supported:
+		return "supported"
+	case stat.Refuted:
+		return "refuted"
+	case stat.Inconclusive:
+		return "inconclusive"
+	}
+	return "estimate"
+}

@@ -1,0 +1,364 @@
+package result
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-log/tidemark/experiments"
+	"github.com/tidemark-log/tidemark/harness/stat"
+)
+
+// Summary is what a run's samples say. It follows from spec, size and samples alone.
+type Summary struct {
+	Experiment string           `json:"experiment"`
+	Question   string           `json:"question"`
+	Prediction string           `json:"prediction"`
+	Size       experiments.Size `json:"size"`
+	Repeats    int              `json:"repeats"`
+	Cells      []CellSummary    `json:"cells"`
+	Verdicts   []VerdictSummary `json:"verdicts"`
+	Pruned     []PrunedSummary  `json:"pruned,omitempty"`
+	Warnings   []string         `json:"warnings,omitempty"` // of the run as a whole
+	Failures   []string         `json:"failures,omitempty"` // checks that did not hold, cells that gave no numbers
+}
+
+// PrunedSummary is a combination that was not run.
+type PrunedSummary struct {
+	Cell string `json:"cell"`
+	Why  string `json:"why"`
+}
+
+// CellSummary is one cell's repeats together.
+type CellSummary struct {
+	Cell        string            `json:"cell"`
+	Levels      map[string]string `json:"levels"`
+	Repeats     int               `json:"repeats"` // that count
+	Metrics     map[string]Number `json:"metrics"` // medians
+	Limits      map[string]Number `json:"limits,omitempty"`
+	Shares      map[string]Number `json:"shares,omitempty"` // metric / limit, paired by repeat
+	Warnings    []string          `json:"warnings,omitempty"`
+	NotPossible string            `json:"not_possible,omitempty"`
+}
+
+// VerdictSummary is one test with its outcome.
+type VerdictSummary struct {
+	Claim    string         `json:"claim"`
+	Says     string         `json:"says"`
+	Test     string         `json:"test"`
+	Ratio    Number         `json:"ratio"`
+	Verdict  stat.Verdict   `json:"verdict"`
+	Warnings []stat.Warning `json:"warnings,omitempty"`
+	Figure   string         `json:"figure,omitempty"` // name of the figure that shows it
+}
+
+// Number is an estimate in JSON: without lo and hi when there is no interval.
+type Number struct {
+	Value *float64 `json:"value"` // nil: no data
+	Lo    *float64 `json:"lo,omitempty"`
+	Hi    *float64 `json:"hi,omitempty"`
+	N     int      `json:"n"`
+}
+
+// Estimate is the number as statistics know it.
+func (n Number) Estimate() stat.Estimate {
+	e := stat.Estimate{Value: math.NaN(), Lo: math.NaN(), Hi: math.NaN(), N: n.N}
+	if n.Value != nil {
+		e.Value = *n.Value
+	}
+	if n.Lo != nil && n.Hi != nil {
+		e.Lo, e.Hi = *n.Lo, *n.Hi
+	}
+	return e
+}
+
+// NewNumber gives an estimate the form it has in JSON.
+func NewNumber(e stat.Estimate) Number {
+	n := Number{N: e.N}
+	if !math.IsNaN(e.Value) {
+		n.Value = &e.Value
+	}
+	if e.HasInterval() {
+		n.Lo, n.Hi = &e.Lo, &e.Hi
+	}
+	return n
+}
+
+// Summarize computes the summary.
+func Summarize(spec *experiments.Spec, size experiments.Size, samples []Sample) (*Summary, error) {
+	cells, pruned, err := spec.Cells()
+	if err != nil {
+		return nil, err
+	}
+	s := &Summary{Experiment: spec.Name, Question: spec.Question, Prediction: strings.TrimSpace(spec.Prediction), Size: size}
+	for _, p := range pruned {
+		s.Pruned = append(s.Pruned, PrunedSummary{p.Name, p.Why})
+	}
+	table := tabulate(spec, samples)
+	s.Repeats = table.repeats
+	for _, c := range cells {
+		s.Cells = append(s.Cells, table.summarizeCell(c))
+	}
+	for _, v := range spec.Verdicts {
+		s.Verdicts = append(s.Verdicts, table.judge(spec, cells, v, size))
+	}
+	s.Failures = table.failures(cells)
+	s.Warnings = runWarnings(s)
+	return s, nil
+}
+
+// table holds the samples by cell and repeat.
+type table struct {
+	checks  []string
+	repeats int
+	samples map[string]map[int]Sample
+}
+
+func tabulate(spec *experiments.Spec, samples []Sample) *table {
+	t := &table{checks: spec.Check, samples: map[string]map[int]Sample{}}
+	for _, s := range samples { // a later sample of the same repeat replaces an earlier one
+		if t.samples[s.Cell] == nil {
+			t.samples[s.Cell] = map[int]Sample{}
+		}
+		t.samples[s.Cell][s.Repeat] = s
+		t.repeats = max(t.repeats, s.Repeat+1)
+	}
+	return t
+}
+
+// failedCheck names a check of the spec that the sample failed, or "".
+func (t *table) failedCheck(s Sample) string {
+	for _, name := range t.checks {
+		if seen := s.Checks[name]; seen != "" {
+			return name + ": " + seen
+		}
+	}
+	return ""
+}
+
+// good gives a repeat's sample if it counts.
+func (t *table) good(cell string, repeat int) (Sample, bool) {
+	s, ok := t.samples[cell][repeat]
+	return s, ok && s.OK() && t.failedCheck(s) == ""
+}
+
+func (t *table) summarizeCell(c experiments.Cell) CellSummary {
+	sum := CellSummary{Cell: c.Name(), Levels: map[string]string{}, Metrics: map[string]Number{}, Limits: map[string]Number{}, Shares: map[string]Number{}}
+	for _, l := range c.Levels {
+		sum.Levels[l.Key] = l.Value
+	}
+	metrics, limits := map[string][]float64{}, map[string][]float64{}
+	reached, bound := map[string][]float64{}, map[string][]float64{}
+	warnings := map[string]int{}
+	for repeat := range t.repeats {
+		s, ok := t.samples[c.Name()][repeat]
+		if ok && s.NotPossible != "" {
+			sum.NotPossible = s.NotPossible
+		}
+		if s, ok = t.good(c.Name(), repeat); !ok {
+			continue
+		}
+		sum.Repeats++
+		for name, v := range s.Metrics {
+			metrics[name] = append(metrics[name], v)
+		}
+		for name, v := range s.Limits {
+			limits[name] = append(limits[name], v)
+			if m, ok := s.Metrics[name]; ok {
+				reached[name], bound[name] = append(reached[name], m), append(bound[name], v)
+			}
+		}
+		for _, w := range s.Warnings {
+			warnings[w]++
+		}
+	}
+	for name, values := range metrics {
+		sum.Metrics[name] = NewNumber(stat.Median(values))
+	}
+	for name, values := range limits {
+		sum.Limits[name] = NewNumber(stat.Median(values))
+	}
+	for name := range reached {
+		share, _ := stat.PairedRatio(reached[name], bound[name])
+		sum.Shares[name] = NewNumber(share)
+	}
+	sum.Warnings = counted(warnings)
+	return sum
+}
+
+// judge computes a verdict's paired ratio. A repeat's ratio is the geometric mean
+// over all pairs of cells that differ in just what the test's groups differ in.
+func (t *table) judge(spec *experiments.Spec, cells []experiments.Cell, v experiments.Verdict, size experiments.Size) VerdictSummary {
+	test := v.Parsed()
+	sum := VerdictSummary{Claim: v.Claim, Says: v.Says, Test: v.Test, Figure: figureOf(spec, test)}
+	logs, warnings := t.pairedLogs(cells, test)
+	ratio := stat.FromLogs(logs)
+	sum.Ratio = NewNumber(ratio)
+	if ratio.N < stat.VerdictRepeats {
+		warnings = append(warnings, stat.Warning{Kind: stat.FewRepeats, Count: ratio.N})
+	}
+	sum.Warnings = warnings
+	sum.Verdict = stat.Judge(ratio, stat.Op(test.Op), test.Bound)
+	throttled := slices.ContainsFunc(warnings, func(w stat.Warning) bool { return w.Kind == stat.Throttled })
+	if size == experiments.SizeQuick || throttled {
+		sum.Verdict = stat.NoVerdict
+	}
+	return sum
+}
+
+func (t *table) pairedLogs(cells []experiments.Cell, test experiments.Test) (logs []float64, warnings []stat.Warning) {
+	counts := map[stat.WarningKind]int{}
+	for repeat := range t.repeats {
+		var pairs []float64
+		for _, top := range cells {
+			bottom, ok := partner(cells, top, test)
+			if !ok {
+				continue
+			}
+			a, okA := t.good(top.Name(), repeat)
+			b, okB := t.good(bottom.Name(), repeat)
+			t.countBad(counts, top.Name(), repeat)
+			t.countBad(counts, bottom.Name(), repeat)
+			if !okA || !okB {
+				continue
+			}
+			x, okA := a.Metrics[test.Metric]
+			y, okB := b.Metrics[test.Metric]
+			switch {
+			case !okA || !okB:
+				counts[stat.Missing]++
+			case !(x > 0 && y > 0):
+				counts[stat.NotPositive]++
+			default:
+				pairs = append(pairs, math.Log(x/y))
+				if a.Throttled || b.Throttled {
+					counts[stat.Throttled]++
+				}
+			}
+		}
+		if len(pairs) > 0 {
+			sum := 0.0
+			for _, l := range pairs {
+				sum += l
+			}
+			logs = append(logs, sum/float64(len(pairs)))
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		warnings = append(warnings, stat.Warning{Kind: kind, Count: counts[kind]})
+	}
+	return logs, warnings
+}
+
+func (t *table) countBad(counts map[stat.WarningKind]int, cell string, repeat int) {
+	s, ok := t.samples[cell][repeat]
+	switch {
+	case !ok, s.NotPossible != "":
+	case s.Error != "":
+		counts[stat.FailedRun]++
+	case t.failedCheck(s) != "":
+		counts[stat.FailedCheck]++
+	}
+}
+
+// partner finds the cell to divide by: the same levels, but for the denominator's.
+func partner(cells []experiments.Cell, top experiments.Cell, test experiments.Test) (experiments.Cell, bool) {
+	if !top.Has(test.Numerator) || !top.Has(test.Where) {
+		return experiments.Cell{}, false
+	}
+	want := slices.Clone(top.Levels)
+	for i := range want {
+		for _, d := range test.Denominator {
+			if want[i].Key == d.Key {
+				want[i] = d
+			}
+		}
+	}
+	for _, c := range cells {
+		if slices.Equal(c.Levels, want) {
+			return c, true
+		}
+	}
+	return experiments.Cell{}, false
+}
+
+// figureOf finds the first figure that shows a test's metric and, if there is a choice, its cells.
+func figureOf(spec *experiments.Spec, test experiments.Test) string {
+	best, bestScore := "", 0
+	for _, f := range spec.Figures {
+		if f.Metric != test.Metric {
+			continue
+		}
+		score := 1
+		for _, w := range slices.Concat(test.Where, test.Numerator) {
+			if v, ok := f.Where[w.Key]; ok && experiments.Text(v) == w.Value {
+				score += 2
+			} else if ok {
+				score = -1000
+			}
+		}
+		if score > bestScore {
+			best, bestScore = f.Name, score
+		}
+	}
+	return best
+}
+
+func (t *table) failures(cells []experiments.Cell) []string {
+	counts := map[string]int{}
+	for _, c := range cells {
+		for repeat := range t.repeats {
+			s, ok := t.samples[c.Name()][repeat]
+			switch {
+			case !ok:
+			case s.Error != "":
+				counts[c.Name()+": "+s.Error]++
+			case s.OK() && t.failedCheck(s) != "":
+				counts[c.Name()+": check failed: "+t.failedCheck(s)]++
+			}
+		}
+	}
+	return counted(counts)
+}
+
+func runWarnings(s *Summary) []string {
+	var all []string
+	notPossible := map[string]int{}
+	for _, c := range s.Cells {
+		if c.NotPossible != "" {
+			notPossible[c.NotPossible]++
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(notPossible)) {
+		all = append(all, fmt.Sprintf("%d of %d cells cannot run on this machine: %s", notPossible[why], len(s.Cells), why))
+	}
+	switch {
+	case s.Size == experiments.SizeQuick:
+		all = append(all, fmt.Sprintf("Quick size, %d repeats: estimates, no verdicts.", s.Repeats))
+	case s.Repeats < stat.VerdictRepeats:
+		all = append(all, fmt.Sprintf("%d repeats: no verdict below %d.", s.Repeats, stat.VerdictRepeats))
+	}
+	return all
+}
+
+func counted(counts map[string]int) []string {
+	var all []string
+	for _, text := range slices.Sorted(maps.Keys(counts)) {
+		if n := counts[text]; n > 1 {
+			text = fmt.Sprintf("%s (%d times)", text, n)
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func keysOf(a, b map[string]string) []string {
+	both := maps.Clone(a)
+	if both == nil {
+		both = map[string]string{}
+	}
+	maps.Copy(both, b)
+	return slices.Sorted(maps.Keys(both))
+}
