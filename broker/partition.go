@@ -144,8 +144,12 @@ func (p *partition) appendLocked(fx *effects, batches []byte, records int64, ack
 	if cfg.FlushGroup && acks != 0 {
 		flushNow, waits = true, true
 	}
-	// An ack promises durability here: a resend of a batch whose first sync is
-	// still under way has to wait for it like the first send.
+	// Where an ack promises durability, a resend of a batch whose first sync is
+	// still under way has to wait for it like the first send: its connection may
+	// have broken and come back in the meantime.
+	if a.Duplicate && acks != 0 && p.sync.awaits(a.LastOffset+1) {
+		waits = true
+	}
 	if waits {
 		p.sync.wait(a.LastOffset+1, wait)
 	}

@@ -1,6 +1,10 @@
 package broker
 
-import "github.com/tidemark-log/tidemark/storage"
+import (
+	"slices"
+
+	"github.com/tidemark-log/tidemark/storage"
+)
 
 // syncState is what a partition knows of its syncs. One is in flight at a time;
 // appends that come meanwhile share the next one: that is group commit.
@@ -36,6 +40,11 @@ func (s *syncState) wait(upTo int64, done func(error)) {
 	s.waiters = append(s.waiters, syncWaiter{})
 	copy(s.waiters[i+1:], s.waiters[i:])
 	s.waiters[i] = syncWaiter{upTo, done}
+}
+
+// awaits reports whether an append that ended at upTo waits for its sync.
+func (s *syncState) awaits(upTo int64) bool {
+	return slices.ContainsFunc(s.waiters, func(w syncWaiter) bool { return w.upTo == upTo })
 }
 
 // take removes the waiters up to flushed and gives them their answer.
