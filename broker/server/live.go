@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tidemark-log/tidemark/broker"
 	"github.com/tidemark-log/tidemark/broker/env/real"
 	"github.com/tidemark-log/tidemark/storage/vfs"
@@ -46,7 +48,8 @@ func Open(cfg broker.Config, log *slog.Logger) (*Live, error) {
 		l.listeners = append(l.listeners, admin)
 		l.AdminAddr = admin.Addr().String()
 	}
-	l.Broker = broker.New(real.New(vfs.NewReal("", l.Counters), log), cfg)
+	disk := vfs.WithDescriptorCache(vfs.NewReal("", l.Counters), openFilesMax())
+	l.Broker = broker.New(real.New(disk, log), cfg)
 	var err error
 	if l.Server, err = New(l.Broker, optionsOf(cfg, l.Counters, log)); err != nil {
 		l.closeListeners()
@@ -68,6 +71,17 @@ func Open(cfg broker.Config, log *slog.Logger) (*Live, error) {
 		}
 	}
 	return l, nil
+}
+
+// openFilesMax is how many log files are kept open: half of what the process may
+// open, the other half being for connections.
+func openFilesMax() int {
+	const most, least = 1 << 16, 64
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return least
+	}
+	return int(max(least, min(limit.Cur/2, most)))
 }
 
 func optionsOf(cfg broker.Config, counters *syscount.Counters, log *slog.Logger) Options {
