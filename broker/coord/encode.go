@@ -154,6 +154,9 @@ func decodeTree(b []byte) (*Tree, error) {
 // restore puts a node of a snapshot into its place.
 func (t *Tree) restore(path string, n *node) error {
 	if path == "/" {
+		if len(t.nodes) > 1 {
+			return errBody
+		}
 		t.nodes["/"] = n
 		return nil
 	}

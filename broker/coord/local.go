@@ -21,8 +21,9 @@ import (
 //
 // Opening always begins a new journal: the sessions of the last life end there, and a torn tail is left behind.
 type Local struct {
-	env env.Env
-	dir string
+	env        env.Env
+	dir        string
+	compactMin int64 // compactBytesMin, less in tests
 
 	mu      sync.Mutex
 	tree    *Tree
@@ -74,8 +75,10 @@ var _ Client = (*Local)(nil)
 // OpenLocal reads the journal in dir, or makes the first one. All reading is
 // done when it returns; the new journal is synced behind the first answers. A
 // *CorruptionError means that acknowledged metadata is damaged.
-func OpenLocal(e env.Env, dir string) (*Local, error) {
-	l := &Local{env: e, dir: dir, tree: NewTree(), watch: map[watchKey][]func(Event){}}
+func OpenLocal(e env.Env, dir string) (*Local, error) { return openLocal(e, dir, compactBytesMin) }
+
+func openLocal(e env.Env, dir string, compactMin int64) (*Local, error) {
+	l := &Local{env: e, dir: dir, compactMin: compactMin, tree: NewTree(), watch: map[watchKey][]func(Event){}}
 	if err := e.Disk().MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("coord: %w", err)
 	}
@@ -190,7 +193,7 @@ func (l *Local) startSync() {
 	if l.syncing || l.failed != nil || l.durable == l.written {
 		return
 	}
-	if l.journal.size-l.journal.snapshot > max(compactBytesMin, l.journal.snapshot) {
+	if l.journal.size-l.journal.snapshot > max(l.compactMin, l.journal.snapshot) {
 		err := l.beginJournal()
 		if err == nil {
 			return
