@@ -165,6 +165,33 @@ func layOut(ctx context.Context, name string, n int64) error {
 	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
+// Sustained appends to a file through the page cache and gives the rate in
+// bytes per second over measure, once warm bytes have been written: far enough over
+// the kernel's dirty limit, that is what the disk takes and no longer what memory does.
+func Sustained(ctx context.Context, dir string, warm int64, measure time.Duration) (float64, error) {
+	f, err := os.CreateTemp(dir, "limits-sustained-*")
+	if err != nil {
+		return 0, fmt.Errorf("limits: %w", err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	chunk := load.Payload(load.NewRand(1, 1), 1<<20, 8)
+	var began time.Time
+	for at := int64(0); ; at += int64(len(chunk)) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if began.IsZero() && at >= warm {
+			began = time.Now()
+		} else if !began.IsZero() && time.Since(began) >= measure {
+			return float64(at-warm) / time.Since(began).Seconds(), nil
+		}
+		if _, err := f.WriteAt(chunk, at); err != nil {
+			return 0, fmt.Errorf("limits: write %s: %w", f.Name(), err)
+		}
+	}
+}
+
 // directAlign is what O_DIRECT wants of buffer addresses.
 const directAlign = 4096
 

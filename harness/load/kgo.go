@@ -6,16 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidemark-log/tidemark/storage/record"
 )
 
 // KgoProduce sends records through franz-go, as a user's program would.
 type KgoProduce struct {
 	Addrs       []string
 	Topic       string
-	Partitions  int // 0…Partitions-1; franz-go's sticky partitioner chooses
 	Acks        int16
 	Codec       string
 	Linger      time.Duration
@@ -30,12 +32,44 @@ type KgoProduce struct {
 	Dial  Dial
 	// Records, when above zero, ends the run after so many.
 	Records int64
+	// BatchRecords, when above zero, keeps batches at about so many records.
+	BatchRecords int
 }
 
 // maxBuffered bounds what waits in the client. Produce blocks beyond it.
 const maxBuffered = 50_000
 
-func (k *KgoProduce) client() (*kgo.Client, error) {
+// batchBytesMin is the least that franz-go takes as the bound of a batch.
+const batchBytesMin = 512
+
+// bounds gives the options by which batches come out as asked. franz-go bounds a
+// batch by bytes; below its least bound, what may wait in the client is what keeps batches small.
+func (k *KgoProduce) bounds() (batchBytes, buffered int) {
+	batchBytes, buffered = k.BatchBytes, maxBuffered
+	if k.BatchRecords > 0 {
+		batchBytes = record.HeaderSize + k.BatchRecords*(k.RecordBytes+12) // a record's own fields take up to 12 bytes
+		if batchBytes < batchBytesMin {
+			buffered = k.BatchRecords * max(1, k.Inflight)
+		}
+	}
+	if batchBytes > 0 {
+		batchBytes = max(batchBytes, batchBytesMin, k.RecordBytes+200)
+	}
+	return batchBytes, buffered
+}
+
+// batchCounter counts batches as they are written.
+type batchCounter struct{ batches, wire, records atomic.Int64 }
+
+// OnProduceBatchWritten is called by franz-go.
+func (c *batchCounter) OnProduceBatchWritten(_ kgo.BrokerMetadata, _ string, _ int32, m kgo.ProduceBatchMetrics) {
+	c.batches.Add(1)
+	c.wire.Add(int64(m.CompressedBytes) + record.HeaderSize)
+	c.records.Add(int64(m.NumRecords))
+}
+
+func (k *KgoProduce) client(counter *batchCounter) (*kgo.Client, error) {
+	batchBytes, buffered := k.bounds()
 	codec, err := kgoCodec(k.Codec)
 	if err != nil {
 		return nil, err
@@ -44,10 +78,10 @@ func (k *KgoProduce) client() (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(k.Addrs...), kgo.ClientID(clientID), kgo.DefaultProduceTopic(k.Topic),
 		kgo.RequiredAcks(acks), kgo.DisableIdempotentWrite(), kgo.ProducerBatchCompression(codec),
-		kgo.ProducerLinger(k.Linger), kgo.MaxBufferedRecords(maxBuffered), kgo.RecordDeliveryTimeout(answerTimeout),
+		kgo.ProducerLinger(k.Linger), kgo.MaxBufferedRecords(buffered), kgo.WithHooks(counter), kgo.RecordDeliveryTimeout(answerTimeout),
 	}
-	if k.BatchBytes > 0 {
-		opts = append(opts, kgo.ProducerBatchMaxBytes(int32(k.BatchBytes)))
+	if batchBytes > 0 {
+		opts = append(opts, kgo.ProducerBatchMaxBytes(int32(batchBytes)))
 	}
 	if k.Inflight > 0 {
 		opts = append(opts, kgo.MaxProduceRequestsInflightPerBroker(k.Inflight))
@@ -60,7 +94,8 @@ func (k *KgoProduce) client() (*kgo.Client, error) {
 
 // Run produces until the window closes, the first error or the end of ctx.
 func (k KgoProduce) Run(ctx context.Context, w *Window) (Stats, error) {
-	client, err := k.client()
+	counter := &batchCounter{}
+	client, err := k.client(counter)
 	if err != nil {
 		return Stats{}, fmt.Errorf("load: %w", err)
 	}
@@ -105,7 +140,10 @@ func (k KgoProduce) Run(ctx context.Context, w *Window) (Stats, error) {
 	if errors.Is(err, errOver) {
 		err = nil
 	}
-	return Stats{Tick: w.Measured(), Latency: lat}, err
+	return Stats{
+		Tick: w.Measured(), Latency: lat, SentBatches: counter.batches.Load(), SentBytes: counter.wire.Load(),
+		SentPayload: counter.records.Load() * int64(k.RecordBytes),
+	}, err
 }
 
 var errOver = errors.New("the window has closed")
@@ -132,8 +170,8 @@ func (k *KgoProduce) send(ctx context.Context, client *kgo.Client, w *Window, pr
 	for i := range values {
 		values[i] = Payload(rng, k.RecordBytes, k.Entropy)
 	}
+	w.Start(time.Now())
 	start := time.Now()
-	w.Start(start)
 	var intended *intendedCtx
 	for i := int64(0); k.Records == 0 || i < k.Records; i++ {
 		switch {
@@ -172,9 +210,11 @@ type KgoConsume struct {
 	Stamped bool
 	// FromEnd begins with what is produced after Ready; otherwise at the start.
 	FromEnd bool
-	// Ready, when not nil, is called once the first poll is under way.
+	// Ready, when not nil, is called when the client has been made.
 	Ready func()
-	Dial  Dial
+	// KeepOpen leaves the window as it is when Until is reached, for another run to go on in.
+	KeepOpen bool
+	Dial     Dial
 }
 
 // Run consumes until Until records are in, the window closes, or ctx ends.
@@ -232,7 +272,9 @@ func (k KgoConsume) Run(ctx context.Context, w *Window) (Stats, error) {
 			})
 		}
 	}
-	w.Stop(time.Now())
+	if !k.KeepOpen {
+		w.Stop(time.Now())
+	}
 	st.Tick = w.Measured()
 	return st, nil
 }

@@ -28,6 +28,16 @@ type pipe struct {
 	depth   int
 	window  *Window
 	latency *hdrhistogram.Histogram
+	onStart func(time.Time) // told when the first request is due; may be nil
+}
+
+func (p *pipe) start() time.Time {
+	p.window.Start(time.Now())
+	now := time.Now() // starting may have taken a while: samplers look at the machine then
+	if p.onStart != nil {
+		p.onStart(now)
+	}
+	return now
 }
 
 // answerTimeout bounds the wait for one answer: a broker that hangs fails the run instead of hanging it.
@@ -39,7 +49,7 @@ const answerTimeout = 60 * time.Second
 func (p *pipe) closed(ctx context.Context, x exchange) error {
 	sent := make([]time.Time, p.depth) // ring of the send times of what is in flight
 	var head, tail int                 // sent[tail%depth] is the oldest
-	p.window.Start(time.Now())
+	p.start()
 	for {
 		for head-tail < p.depth {
 			req := x.request()
@@ -97,8 +107,7 @@ func (p *pipe) open(ctx context.Context, x exchange, interval time.Duration) err
 	intended := make(chan time.Time, p.depth)
 	slots := make(chan struct{}, p.depth)
 	sendErr := make(chan error, 1)
-	start := time.Now()
-	p.window.Start(start)
+	start := p.start()
 	go func() {
 		defer close(intended)
 		sendErr <- p.sendAtRate(ctx, x, start, interval, slots, intended)
@@ -151,8 +160,7 @@ func (p *pipe) sendAtRate(ctx context.Context, x exchange, start time.Time, inte
 // oneWay sends what gets no answer (acks=0), as fast as the socket takes it or
 // every interval. A request is done when the socket has taken it.
 func (p *pipe) oneWay(ctx context.Context, x exchange, interval time.Duration, bytes, records func() int64) error {
-	start := time.Now()
-	p.window.Start(start)
+	start := p.start()
 	for i := int64(0); ; i++ {
 		due := time.Now()
 		if interval > 0 {

@@ -38,6 +38,9 @@ type RawProduce struct {
 	// the offset it got. Called from one goroutine each, which waits meanwhile.
 	OnSent func(partition int32, batch int)
 	OnAck  func(partition int32, batch int, base int64)
+	// OnStart, when not nil, hears when the first request of a connection is due and how far
+	// apart they are; 0 in a closed loop.
+	OnStart func(start time.Time, interval time.Duration)
 	// Requests, when above zero, ends the run after so many on each connection.
 	Requests int64
 }
@@ -48,6 +51,9 @@ type Stats struct {
 	Latency *hdrhistogram.Histogram // microseconds from the intended send time
 	// Gaps counts answers whose offset was not the one after the last.
 	Gaps int64
+	// SentBytes, SentPayload and SentBatches are of the whole run, warmup included: batches as they
+	// went over the wire, the values in them, their number.
+	SentBytes, SentPayload, SentBatches int64
 	// Wasted counts fetch answers that were thrown away because the guess of where they start was wrong.
 	Wasted int64
 }
@@ -96,6 +102,7 @@ func (r RawProduce) Run(ctx context.Context, w *Window) (Stats, error) {
 	for _, o := range outcomes {
 		st.Latency.Merge(o.lat)
 		st.Gaps += o.x.gaps
+		o.x.count(&st)
 		errs = append(errs, o.err)
 	}
 	return st, firstCause(errs)
@@ -125,6 +132,11 @@ func (r *RawProduce) connection(ctx context.Context, w *Window, x *produceExchan
 	if r.RecordsPerS > 0 {
 		perBatch := float64(x.records) / float64(len(r.Batches)) * float64(r.Connections)
 		interval = time.Duration(perBatch / r.RecordsPerS * float64(time.Second))
+	}
+	p.onStart = func(start time.Time) {
+		if r.OnStart != nil {
+			r.OnStart(start, interval)
+		}
 	}
 	switch {
 	case r.Acks == 0:
@@ -167,8 +179,8 @@ func newProduceExchange(r *RawProduce, conn int) *produceExchange {
 	for p := conn; p < r.Partitions; p += r.Connections {
 		x.partitions = append(x.partitions, int32(p))
 	}
+	x.frames = ProduceFrames(r.Topic, r.Acks, r.Batches)
 	for i := range r.Batches {
-		x.frames = append(x.frames, produceFrame(r.Topic, r.Acks, r.Batches[i].Bytes))
 		x.records += r.Batches[i].Records
 	}
 	// length 4, header (key 2, version 2, correlation 4, client id 2+8), transactional id 2, acks 2, timeout 4, topics 4, topic 2+n, partitions 4
@@ -177,6 +189,15 @@ func newProduceExchange(r *RawProduce, conn int) *produceExchange {
 }
 
 const clientID = "tidemark"
+
+// ProduceFrames gives the requests that RawProduce would send, for a bare loop.
+func ProduceFrames(topic string, acks int16, batches []Batch) [][]byte {
+	frames := make([][]byte, len(batches))
+	for i := range batches {
+		frames[i] = produceFrame(topic, acks, batches[i].Bytes)
+	}
+	return frames
+}
 
 func produceFrame(topic string, acks int16, batch []byte) []byte {
 	req := kmsg.NewPtrProduceRequest()
@@ -206,6 +227,20 @@ func (x *produceExchange) request() []byte {
 		x.r.OnSent(partition, batch)
 	}
 	return f
+}
+
+// count adds what was sent to st.
+func (x *produceExchange) count(st *Stats) {
+	n := int64(len(x.r.Batches))
+	for i := range x.r.Batches {
+		times := x.sent / n
+		if int64(i) < x.sent%n {
+			times++
+		}
+		st.SentBytes += times * int64(len(x.r.Batches[i].Bytes))
+		st.SentPayload += times * int64(x.r.Batches[i].Payload)
+	}
+	st.SentBatches += x.sent
 }
 
 // turn says what the n-th request of the connection carries, and where to.

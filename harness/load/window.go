@@ -13,7 +13,8 @@ func NewHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, 100_000
 // Window says which part of a run is measured. It opens when Warmup or
 // WarmupBytes is over (whichever is first) and closes after Measure or
 // MeasureBytes (whichever is first); zero bytes mean no bound. All connections
-// of a run share one Window.
+// of a run share one Window. Without any warmup it is open from the start, and
+// then holds every request of the run; otherwise it opens between two.
 type Window struct {
 	Warmup, Measure           time.Duration
 	WarmupBytes, MeasureBytes int64
@@ -43,9 +44,20 @@ type Tick struct {
 func (w *Window) Start(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.start.IsZero() {
-		w.start, w.lastTick = now, now
+	if !w.start.IsZero() {
+		return
 	}
+	w.start, w.lastTick = now, now
+	if w.Warmup == 0 && w.WarmupBytes == 0 {
+		w.begin()
+	}
+}
+
+func (w *Window) begin() {
+	if w.OnOpen != nil {
+		w.OnOpen()
+	}
+	w.open = time.Now()
 }
 
 // Done counts one finished request and says whether it falls into the window,
@@ -72,10 +84,7 @@ func (w *Window) Done(now time.Time, bytes, records int64) (inside, over bool) {
 		if now.Sub(w.start) < w.Warmup && (w.WarmupBytes == 0 || w.total.Bytes < w.WarmupBytes) {
 			return false, false
 		}
-		if w.OnOpen != nil {
-			w.OnOpen()
-		}
-		w.open = time.Now()
+		w.begin()
 		return false, false
 	}
 	w.measured.Bytes += bytes
@@ -101,6 +110,20 @@ func (w *Window) Stop(now time.Time) {
 	if !w.open.IsZero() && w.closed.IsZero() {
 		w.close(now)
 	}
+}
+
+// Opened says whether the window has opened yet, and when.
+func (w *Window) Opened() (when time.Time, yes bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.open, !w.open.IsZero()
+}
+
+// Closed says whether the window has closed, and when.
+func (w *Window) Closed() (when time.Time, yes bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed, !w.closed.IsZero()
 }
 
 // Measured is what fell into the window and how long that was; zero when it never opened.
