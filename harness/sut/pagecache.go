@@ -44,34 +44,46 @@ func WarmCache(dir string) error {
 	})
 }
 
-// Cached says how many bytes of the files below dir are in the page cache, and
-// how long the files are. ok is false where the kernel cannot tell (before Linux 6.5).
-func Cached(dir string) (cached, size int64, ok bool) {
-	ok = true
+// CacheState is what the page cache holds of some files, in bytes.
+type CacheState struct {
+	Size      int64 // of the files
+	Cached    int64
+	Dirty     int64
+	Writeback int64 // under writeback now
+}
+
+// Cached looks at the files below dir. ok is false where the kernel cannot tell (before Linux 6.5).
+func Cached(dir string) (st CacheState, ok bool) {
+	page := int64(os.Getpagesize())
 	err := eachFile(dir, func(f *os.File) error {
-		st, err := f.Stat()
+		info, err := f.Stat()
 		if err != nil {
 			return err
 		}
-		size += st.Size()
-		pages, err := cachestat(f)
-		cached += pages * int64(os.Getpagesize())
+		c, err := cachestat(f)
+		st.Size += info.Size()
+		st.Cached += int64(c.cache) * page
+		st.Dirty += int64(c.dirty) * page
+		st.Writeback += int64(c.writeback) * page
 		return err
 	})
-	return cached, size, err == nil
+	return st, err == nil
 }
+
+// cachestatResult is struct cachestat of linux/mman.h, in pages.
+type cachestatResult struct{ cache, dirty, writeback, evicted, recentlyEvicted uint64 }
 
 // sysCachestat is the number of cachestat(2) on every architecture.
 const sysCachestat = 451
 
-func cachestat(f *os.File) (pages int64, err error) {
+func cachestat(f *os.File) (cachestatResult, error) {
 	whole := [2]uint64{0, 0} // offset, length; length 0: to the end
-	var st struct{ cache, dirty, writeback, evicted, recentlyEvicted uint64 }
+	var st cachestatResult
 	_, _, errno := unix.Syscall6(sysCachestat, f.Fd(), uintptr(unsafe.Pointer(&whole)), uintptr(unsafe.Pointer(&st)), 0, 0, 0)
 	if errno != 0 {
-		return 0, errno
+		return st, errno
 	}
-	return int64(st.cache), nil
+	return st, nil
 }
 
 func eachFile(dir string, do func(*os.File) error) error {
