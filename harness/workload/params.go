@@ -75,7 +75,7 @@ const (
 type Params struct {
 	Kind Kind // kind
 
-	Driver       string  // driver: raw (default), kgo
+	Driver       string  // driver: raw, kgo; empty: kgo for compression (its client must compress while it is timed), else raw
 	Partitions   int     // partitions
 	RecordBytes  int     // record_bytes: value of one record
 	BatchRecords int     // batch_records: records per batch; 0: what BatchBytes holds
@@ -110,7 +110,7 @@ type Params struct {
 // DefaultParams is what keys that are not set stand for.
 func DefaultParams() Params {
 	return Params{
-		Driver: "raw", Partitions: 1, RecordBytes: 100, BatchBytes: 64 << 10, Entropy: 8, Acks: "1", Codec: "none",
+		Partitions: 1, RecordBytes: 100, BatchBytes: 64 << 10, Entropy: 8, Acks: "1", Codec: "none",
 		Inflight: 2, FetchBytes: 1 << 20, DataBytes: 256 << 20, Warmup: 500 * time.Millisecond, Measure: 2 * time.Second,
 		CacheState: Warm, Regime: RegimeCache, Access: "sequential", Direction: "read", IO: "buffered", ChunkBytes: 1 << 20,
 	}

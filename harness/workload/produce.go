@@ -1,0 +1,219 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tidemark-log/tidemark/harness/limits"
+	"github.com/tidemark-log/tidemark/harness/load"
+	"github.com/tidemark-log/tidemark/harness/sut"
+)
+
+func init() {
+	runners[Produce] = runProduce
+	runners[Compression] = runCompression
+}
+
+func runProduce(ctx context.Context, c *Cell, r *Result) error {
+	p := &c.Workload
+	room, err := makeRoom(c, r)
+	if err != nil {
+		return err
+	}
+	b, err := makeBed(ctx, c, r, segmentSettings(p, room))
+	defer b.close()
+	if err != nil {
+		return err
+	}
+	w := b.window(ctx)
+	bound(w, p, room)
+	st, err := b.produce(ctx, w, load.DialTCP)
+	if err != nil {
+		return err
+	}
+	if err := b.addProduce(ctx, st); err != nil {
+		return err
+	}
+	b.noteWriteback()
+	if p.NoLimits {
+		return nil
+	}
+	b.close() // the loop gets the machine to itself
+	return addWriteLimit(ctx, c, r, room)
+}
+
+// makeRoom sees to the disk regime: in the cache regime it says how many bytes may
+// be written, and that memory has been touched; 0 in the disk regime.
+func makeRoom(c *Cell, r *Result) (int64, error) {
+	p := &c.Workload
+	if p.Regime == RegimeDisk {
+		return 0, nil
+	}
+	room, err := sut.WritebackRoom()
+	if err != nil {
+		return 0, err
+	}
+	bytes := min(p.DataBytes, room*8/10)
+	if bytes < p.DataBytes/4 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("other dirty data leaves room for %d MB before writeback begins, asked for %d MB", bytes>>20, p.DataBytes>>20))
+	}
+	c.Progress("touching memory")
+	return max(bytes, 1<<20), sut.TouchMemory(c.Dir, bytes)
+}
+
+// segmentSettings preallocates in the cache regime, all of it in one segment where that is possible.
+func segmentSettings(p *Params, room int64) map[string]string {
+	if p.Regime == RegimeDisk {
+		return nil
+	}
+	segment := min(1<<31-1, max(1<<20, room+(64<<20)))
+	return map[string]string{"log.preallocate": "true", "log.segment.bytes": strconv.FormatInt(segment, 10)}
+}
+
+// bound keeps the window inside the regime.
+func bound(w *load.Window, p *Params, room int64) {
+	if p.Regime == RegimeCache {
+		w.WarmupBytes = max(1, room/5)
+		w.MeasureBytes = max(1, room-room/5)
+		return
+	}
+	// Writeback governs only once the kernel throttles: then the rate is the disk's.
+	if limit, err := sut.DirtyLimit(); err == nil {
+		w.Warmup, w.WarmupBytes = time.Hour, limit*13/10
+	}
+}
+
+// produce runs the cell's producer.
+func (b *bed) produce(ctx context.Context, w *load.Window, dial load.Dial) (load.Stats, error) {
+	p := b.p
+	if p.Driver == "kgo" {
+		return load.KgoProduce{
+			Addrs: []string{b.broker.Addr}, Topic: topic, Acks: p.acks(), Codec: p.Codec, Linger: p.Linger,
+			BatchBytes: p.BatchBytes, BatchRecords: p.BatchRecords, RecordBytes: p.RecordBytes, Entropy: p.Entropy,
+			RecordsPerS: p.RecordsPerS, Inflight: p.Inflight, Seed: b.c.Seed, Dial: dial,
+		}.Run(ctx, w)
+	}
+	batches, err := p.spec(b.c.Seed).Prepare(p.variants())
+	if err != nil {
+		return load.Stats{}, err
+	}
+	return load.RawProduce{
+		Addr: b.broker.Addr, Topic: topic, Partitions: p.Partitions, Acks: p.acks(), Batches: batches, Depth: p.Inflight,
+		RecordsPerS: p.RecordsPerS, Dial: dial,
+	}.Run(ctx, w)
+}
+
+// addProduce puts a producer's numbers and checks into the result.
+func (b *bed) addProduce(ctx context.Context, st load.Stats) error {
+	if err := b.addRates(st, "produce"); err != nil {
+		return err
+	}
+	m, p := b.r.Metrics, b.p
+	wirePerPayload := float64(st.SentBytes) / float64(max(1, st.SentPayload))
+	if p.Driver == "kgo" { // the driver counts values, since batches are made inside the client
+		m["payload-bytes/s"] = m["bytes/s"]
+		m["bytes/s"] *= wirePerPayload
+		m["requests/s"] = m["records/s"] / (float64(st.SentPayload) / float64(p.RecordBytes) / float64(max(1, st.SentBatches)))
+	} else {
+		m["payload-bytes/s"] = m["bytes/s"] / wirePerPayload
+	}
+	b.addSamples(int64(m["bytes/s"]*st.Elapsed.Seconds()), false)
+	m["wire-bytes/payload-byte"] = wirePerPayload
+	m["records/batch"] = float64(st.SentPayload) / float64(p.RecordBytes) / float64(max(1, st.SentBatches))
+	m["client-cpu-sec/GB"] = b.clientCPU.Seconds() / (m["payload-bytes/s"] * st.Elapsed.Seconds() / 1e9)
+	if p.RecordsPerS > 0 {
+		b.r.check("rate-sustained", m["records/s"] >= 0.95*p.RecordsPerS, "%.0f records/s of %.0f", m["records/s"], p.RecordsPerS)
+		if b.r.Checks["rate-sustained"] != "" {
+			b.warn("the rate was not sustained: %s", b.r.Checks["rate-sustained"])
+		}
+	}
+	if p.Acks != "0" {
+		b.r.check("offsets-contiguous", st.Gaps == 0, "%d answers whose offset did not follow the last", st.Gaps)
+	}
+	return nil
+}
+
+// noteWriteback looks whether the log's pages are still dirty, as they must be in the cache regime.
+func (b *bed) noteWriteback() {
+	if b.p.Regime != RegimeCache {
+		return
+	}
+	st, ok := sut.Cached(b.broker.DataDir())
+	if !ok {
+		b.warn("this kernel cannot tell whether writeback took part")
+		return
+	}
+	// Metadata files are small and synced; a log that is nearly all dirty was left alone.
+	if clean := st.Size - st.Dirty; clean > st.Size/10+(1<<20) {
+		b.r.Throttled = true
+		b.warn("writeback took part: %d MB of %d MB were no longer dirty at the end", clean>>20, st.Size>>20)
+	}
+}
+
+// addWriteLimit measures the bare loop, or the disk, that bounds a produce cell.
+func addWriteLimit(ctx context.Context, c *Cell, r *Result, room int64) error {
+	p := &c.Workload
+	c.Progress("measuring the machine's limit")
+	if p.Regime == RegimeDisk {
+		limit, err := sut.DirtyLimit()
+		if err != nil {
+			return err
+		}
+		rate, err := limits.Sustained(ctx, c.Dir, limit*13/10, p.Measure)
+		r.Limits["bytes/s"] = rate
+		return err
+	}
+	batches, err := p.spec(c.Seed).Prepare(p.variants())
+	if err != nil {
+		return err
+	}
+	st, err := limits.Loop{
+		Binary: c.Binary, Dir: c.Dir, Mode: limits.ModeWrite, Requests: load.ProduceFrames(topic, 1, batches), Depth: p.Inflight,
+		FileBytes: room + (64 << 20), MaxBytes: room, Warmup: p.Warmup, Measure: p.Measure,
+	}.Run(ctx)
+	if err != nil {
+		return err
+	}
+	r.Limits["bytes/s"] = st.BytesPerS()
+	return nil
+}
+
+func runCompression(ctx context.Context, c *Cell, r *Result) error {
+	if c.Workload.Driver == "" {
+		c.Workload.Driver = "kgo"
+	}
+	p := &c.Workload
+	room, err := makeRoom(c, r)
+	if err != nil {
+		return err
+	}
+	b, err := makeBed(ctx, c, r, segmentSettings(p, room))
+	defer b.close()
+	if err != nil {
+		return err
+	}
+	dial := load.DialTCP
+	if p.LinkBytesPerS > 0 {
+		dial = load.NewLink(p.LinkBytesPerS).Dial
+	}
+	w := b.window(ctx)
+	bound(w, p, room)
+	st, err := b.produce(ctx, w, dial)
+	if err != nil {
+		return err
+	}
+	if err := b.addProduce(ctx, st); err != nil {
+		return err
+	}
+	disk, err := b.broker.LogFiles(".log")
+	if err != nil {
+		return err
+	}
+	r.Metrics["disk-bytes/payload-byte"] = float64(disk) / float64(max(1, st.SentPayload))
+	if p.LinkBytesPerS > 0 {
+		r.Limits["bytes/s"] = float64(p.LinkBytesPerS)
+	}
+	return nil
+}
