@@ -120,7 +120,7 @@ func (b *Broker) newFetch(conn ConnID, req *kmsg.FetchRequest, reply Reply) (*fe
 			rp := &rt.Partitions[j]
 			f := &t.parts[j]
 			f.op, f.index, f.offset, f.maxBytes = op, rp.Partition, rp.FetchOffset, int(rp.PartitionMaxBytes)
-			f.epoch = rp.CurrentLeaderEpoch
+			f.epoch, f.hw, f.start = rp.CurrentLeaderEpoch, -1, -1
 			if f.p = known.partition(rp.Partition); f.p == nil {
 				f.code = unknown
 				if known != nil {

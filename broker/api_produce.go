@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -26,6 +27,7 @@ type produceOp struct {
 	resp    *kmsg.ProduceResponse
 	pending atomic.Int32 // syncs still to wait for, and 1 while the handler runs
 	reply   Reply
+	woken   wokenFetches // by what was appended; completed after the answer, so that a producer does not wait for consumers
 }
 
 func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
@@ -43,15 +45,11 @@ func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
 	failed := false
 	for i := range req.Topics {
 		rt, t := &req.Topics[i], &op.resp.Topics[i]
-		known, unknown := m.topics[rt.Topic], codeUnknownTopicOrPartition
-		if req.Version >= 13 {
-			known, unknown = m.byID[rt.TopicID], codeUnknownTopicID
-		}
-		t.TopicID = rt.TopicID
-		if known != nil {
-			t.Topic, unknown = known.name, codeUnknownTopicOrPartition
+		known, unknown := m.produceTopic(req.Version, rt)
+		if t.TopicID = rt.TopicID; known != nil {
+			t.Topic = known.name
 		} else {
-			t.Topic = string([]byte(rt.Topic)) // rt's aliases the receive buffer
+			t.Topic = strings.Clone(rt.Topic) // the answer may outlive the receive buffer
 		}
 		t.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(rt.Partitions))
 		for j := range rt.Partitions {
@@ -59,10 +57,9 @@ func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
 			answer.Default()
 			answer.Partition = rp.Partition
 			code := refused
-			if p := known.partition(rp.Partition); code != codeNone {
-			} else if p == nil {
+			if p := known.partition(rp.Partition); code == codeNone && p == nil {
 				code = unknown
-			} else {
+			} else if code == codeNone {
 				code = op.append(p, answer, rp.Records, req.Acks)
 			}
 			if code != codeNone {
@@ -72,9 +69,21 @@ func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
 	}
 	if req.Acks == 0 {
 		reply(Answer{Silent: true, Close: failed})
-		return
+	} else {
+		op.done()
 	}
-	op.done()
+	op.woken.complete()
+}
+
+// produceTopic finds a topic by name or id; unknown is the code for a partition that is not there.
+func (m *metadata) produceTopic(version int16, rt *kmsg.ProduceRequestTopic) (t *topic, unknown int16) {
+	if version < 13 {
+		return m.topics[rt.Topic], codeUnknownTopicOrPartition
+	}
+	if t = m.byID[rt.TopicID]; t == nil {
+		return nil, codeUnknownTopicID
+	}
+	return t, codeUnknownTopicOrPartition
 }
 
 // append writes one partition's batch. A code other than none is the answer;
@@ -91,7 +100,8 @@ func (op *produceOp) append(p *partition, answer *kmsg.ProduceResponseTopicParti
 		op.done()
 	}
 	op.pending.Add(1)
-	a, waits, err := p.append(batch, int64(h.RecordCount), acks, wait)
+	a, waits, woken, err := p.append(batch, int64(h.RecordCount), acks, wait)
+	op.woken.addAll(woken)
 	if !waits {
 		op.pending.Add(-1)
 	}

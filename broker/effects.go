@@ -5,7 +5,7 @@ import "github.com/tidemark-log/tidemark/storage"
 // effects is what a step of a partition leaves to do after its lock is released.
 type effects struct {
 	acks      []ack
-	woken     *fetchOp // linked by nextWoken
+	woken     wokenFetches
 	sync      *storage.Flush
 	syncBytes int64
 	dirFailed error
@@ -23,7 +23,34 @@ func (b *Broker) carryOut(p *partition, fx *effects) {
 	for i := range fx.acks {
 		fx.acks[i].done(fx.acks[i].err)
 	}
-	for op := fx.woken; op != nil; {
+	fx.woken.complete()
+}
+
+// wokenFetches are claimed fetches in the order of their waking, linked by nextWoken.
+type wokenFetches struct{ first, last *fetchOp }
+
+func (w *wokenFetches) add(op *fetchOp) {
+	if w.last == nil {
+		w.first = op
+	} else {
+		w.last.nextWoken = op
+	}
+	w.last = op
+}
+
+func (w *wokenFetches) addAll(more wokenFetches) {
+	switch {
+	case more.first == nil:
+	case w.last == nil:
+		*w = more
+	default:
+		w.last.nextWoken, w.last = more.first, more.last
+	}
+}
+
+// complete answers them. No lock is held.
+func (w *wokenFetches) complete() {
+	for op := w.first; op != nil; {
 		next := op.nextWoken
 		op.nextWoken = nil
 		op.complete()

@@ -44,7 +44,7 @@ func (l *fetchWaitList) advance(fx *effects, bytes int64) {
 		f.seenBytes = bytes
 		if f.op.grow(grown) && f.op.claim() {
 			l.remove(f)
-			fx.wake(f.op)
+			fx.woken.add(f.op)
 		}
 		f = next
 	}
@@ -56,19 +56,10 @@ func (l *fetchWaitList) wakeAll(fx *effects) {
 		next := f.next
 		l.remove(f)
 		if f.op.claim() {
-			fx.wake(f.op)
+			fx.woken.add(f.op)
 		}
 		f = next
 	}
-}
-
-// wake adds op, in order, to the fetches to complete after unlock.
-func (fx *effects) wake(op *fetchOp) {
-	last := &fx.woken
-	for *last != nil {
-		last = &(*last).nextWoken
-	}
-	*last = op
 }
 
 // fetchWaits counts the waiting fetches of the broker and knows them by

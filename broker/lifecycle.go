@@ -201,7 +201,7 @@ func (b *Broker) Shutdown(done func(error)) {
 		for _, p := range parts {
 			p.flushAll(func(err error) {
 				if err != nil {
-					failed.set(err)
+					failed.set(fmt.Errorf("log directory %s could not be flushed; the next start recovers it", p.dir.path))
 				}
 				end.done()
 			})

@@ -103,23 +103,25 @@ func (p *partition) usable() error {
 	return nil
 }
 
-// append writes validated batches of records in all and says where they went. wait is called
-// once, after the sync that the flush policy asks for, if it asks for one before
-// the ack; waits says so.
-func (p *partition) append(batches []byte, records int64, acks int16, wait func(error)) (a storage.Appended, waits bool, err error) {
+// append writes a validated batch of so many records and says where it went.
+// Where the flush policy asks for a sync before the ack, waits is true, and wait
+// is called once, after that sync. woken are fetches that the caller completes
+// after it has answered.
+func (p *partition) append(batch []byte, records int64, acks int16, wait func(error)) (a storage.Appended, waits bool, woken wokenFetches, err error) {
 	var fx effects
 	p.mu.Lock()
-	a, waits, err = p.appendLocked(&fx, batches, records, acks, wait)
+	a, waits, err = p.appendLocked(&fx, batch, records, acks, wait)
 	p.mu.Unlock()
+	woken, fx.woken = fx.woken, wokenFetches{}
 	p.b.carryOut(p, &fx)
-	return a, waits, err
+	return a, waits, woken, err
 }
 
-func (p *partition) appendLocked(fx *effects, batches []byte, records int64, acks int16, wait func(error)) (a storage.Appended, waits bool, err error) {
+func (p *partition) appendLocked(fx *effects, batch []byte, records int64, acks int16, wait func(error)) (a storage.Appended, waits bool, err error) {
 	if err := p.usable(); err != nil {
 		return a, false, err
 	}
-	a, err = p.log.Append(batches, storage.AppendArgs{LeaderEpoch: p.epoch, Now: p.b.env.Wall().UnixMilli()})
+	a, err = p.log.Append(batch, storage.AppendArgs{LeaderEpoch: p.epoch, Now: p.b.env.Wall().UnixMilli()})
 	if err != nil {
 		var failed *storage.WriteError
 		if errors.As(err, &failed) {

@@ -46,9 +46,10 @@ type pendingSync struct {
 
 var _ env.Env = (*Env)(nil)
 
-// New makes a world over disk; nil: a simulated disk of its own.
-func New(disk vfs.FS) *Env {
-	e := &Env{disk: disk, random: rand.New(rand.NewPCG(1, 2))}
+// New makes a world over disk; nil: a simulated disk of its own. Worlds of one
+// disk want different seeds: ids are drawn by them.
+func New(disk vfs.FS, seed uint64) *Env {
+	e := &Env{disk: disk, random: rand.New(rand.NewPCG(seed, 2))}
 	if disk == nil {
 		e.disk = vfs.NewSim(e.Wall)
 	}
@@ -64,7 +65,7 @@ func (e *Env) Wall() time.Time { return Start.Add(e.now + e.skew) }
 // JumpWall moves the wall clock alone.
 func (e *Env) JumpWall(d time.Duration) { e.skew += d }
 
-// Rand is the same sequence in every run.
+// Rand is the same sequence in every run with one seed.
 func (e *Env) Rand() env.Rand { return e.random }
 
 // Disk is the file system given to New.
