@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tidemark-log/tidemark/experiments"
-	"github.com/tidemark-log/tidemark/harness/plots"
 	"github.com/tidemark-log/tidemark/harness/report"
 	"github.com/tidemark-log/tidemark/harness/result"
 	"github.com/tidemark-log/tidemark/harness/stat"
@@ -93,17 +92,7 @@ func Tell(w io.Writer, out Outcome) {
 		if v.Verdict == stat.NoVerdict {
 			word = "estimate"
 		}
-		fmt.Fprintf(w, "  %-3s %-12s %s: %s, wanted%s\n", v.Claim, word, v.Says, ratioText(v.Ratio), bound)
+		fmt.Fprintf(w, "  %-3s %-12s %s: %s, wanted%s\n", v.Claim, word, v.Says, report.Ratio(v.Ratio), bound)
 	}
 	fmt.Fprintf(w, "%s: %s\n\n", s.Experiment, out.Dir)
-}
-
-func ratioText(n result.Number) string {
-	e := n.Estimate()
-	times := plots.Unit{Symbol: "×", Prefix: plots.None}
-	text := times.Format(e.Value)
-	if e.HasInterval() {
-		text += fmt.Sprintf(" (%s–%s)", times.Format(e.Lo), times.Format(e.Hi))
-	}
-	return text
 }

@@ -65,6 +65,20 @@ func (u Unit) Format(v float64) string {
 	return join(digits(v/m.factor), m.sign, u.Symbol)
 }
 
+// FormatInterval writes a value with its interval, "1.23 GB/s (1.2–1.26)", and
+// without one when there is none. The unit is written once where one prefix fits all three.
+func (u Unit) FormatInterval(v, lo, hi float64) string {
+	text := u.Format(v)
+	if math.IsNaN(v) || math.IsNaN(lo) || math.IsNaN(hi) {
+		return text
+	}
+	m := u.multiple(v)
+	if u.multiple(lo) == m && u.multiple(hi) == m || u.Prefix == None {
+		return text + "\u00a0(" + digits(lo/m.factor) + "–" + digits(hi/m.factor) + ")"
+	}
+	return text + "\u00a0(" + u.Format(lo) + "–" + u.Format(hi) + ")"
+}
+
 // join puts number and unit together. The prefix of a counted thing belongs to
 // the number: "1.2 M records/s".
 func join(number, sign, symbol string) string {

@@ -123,7 +123,7 @@ func (c *Comparison) Print(w io.Writer) {
 		if e := r.Ratio.Estimate(); e.HasInterval() && (e.Lo > 1 || e.Hi < 1) {
 			mark = "differs"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Cell, r.Metric, number(unit, r.A), number(unit, r.B), ratio(r.Ratio), mark)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Cell, r.Metric, number(unit, r.A), number(unit, r.B), Ratio(r.Ratio), mark)
 	}
 	t.Flush()
 	for _, only := range []struct {

@@ -43,7 +43,7 @@ func verdictRows(s *result.Summary) []verdictRow {
 			bound = strings.TrimSpace(v.Test[i+1:])
 		}
 		rows = append(rows, verdictRow{
-			Claim: v.Claim, ClaimSays: claim.Says, Says: v.Says, Test: v.Test, Ratio: ratio(v.Ratio), Bound: bound, Badge: badge(v.Verdict),
+			Claim: v.Claim, ClaimSays: claim.Says, Says: v.Says, Test: v.Test, Ratio: Ratio(v.Ratio), Bound: bound, Badge: badge(v.Verdict),
 			Word: string(v.Verdict), But: warningText(v.Warnings), Figure: v.Figure, Repeats: v.Ratio.N,
 		})
 	}

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -98,20 +97,13 @@ func factorName(factor string) string {
 // number writes an estimate with its interval: "1.23 GB/s (1.2–1.26)".
 func number(unit plots.Unit, n result.Number) string {
 	e := n.Estimate()
-	if math.IsNaN(e.Value) {
-		return "–"
-	}
-	text := unit.Format(e.Value)
-	if e.HasInterval() {
-		text += fmt.Sprintf(" (%s–%s)", unit.Format(e.Lo), unit.Format(e.Hi))
-	}
-	return text
+	return unit.FormatInterval(e.Value, e.Lo, e.Hi)
 }
 
 var times = plots.Unit{Symbol: "×", Prefix: plots.None}
 
-// ratio writes a verdict's ratio with its interval.
-func ratio(n result.Number) string { return number(times, n) }
+// Ratio writes a verdict's ratio with its interval.
+func Ratio(n result.Number) string { return number(times, n) }
 
 // levelName writes a factor's level as text for people: 4096 of a size is 4 KiB.
 func levelName(factor, level string) string {

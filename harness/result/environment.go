@@ -176,7 +176,10 @@ func disk(path string) (device, fsType string) {
 		for dir := target; strings.HasPrefix(dir, "/sys/devices"); dir = filepath.Dir(dir) { // a partition's queue is its disk's
 			if rotational := readLine(filepath.Join(dir, "queue/rotational")); rotational != "" {
 				kind := "no seeks"
-				if rotational == "1" {
+				switch base := filepath.Base(dir); {
+				case strings.HasPrefix(base, "vd"), strings.HasPrefix(base, "xvd"):
+					kind = "virtual" // what it says of rotation is the hypervisor's default
+				case rotational == "1":
 					kind = "rotational"
 				}
 				device = strings.TrimSpace(filepath.Base(dir) + " " + readLine(filepath.Join(dir, "device/model")) + " (" + kind + ")")

@@ -284,7 +284,7 @@ func partner(cells []experiments.Cell, top experiments.Cell, test experiments.Te
 	return experiments.Cell{}, false
 }
 
-// figureOf finds the first figure that shows a test's metric and, if there is a choice, its cells.
+// figureOf finds the figure that shows a test's metric and, if there is a choice, its cells; else the first.
 func figureOf(spec *experiments.Spec, test experiments.Test) string {
 	best, bestScore := "", 0
 	for _, f := range spec.Figures {
@@ -302,6 +302,9 @@ func figureOf(spec *experiments.Spec, test experiments.Test) string {
 		if score > bestScore {
 			best, bestScore = f.Name, score
 		}
+	}
+	if best == "" && len(spec.Figures) > 0 {
+		return spec.Figures[0].Name
 	}
 	return best
 }

@@ -1,0 +1,224 @@
+package result
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/perf/benchfmt"
+
+	"github.com/tidemark-log/tidemark/experiments"
+	"github.com/tidemark-log/tidemark/harness/stat"
+)
+
+func spec(t *testing.T, text string) *experiments.Spec {
+	t.Helper()
+	s, err := experiments.Parse("a-test", []byte("question = \"q\"\nprediction = \"p\"\nclaims = [\"C7\"]\nworkload = { kind = \"produce\" }\n"+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const twoFactors = `vary = { acks = ["0", "1"], linger_ms = [0, 5] }
+[[verdicts]]
+claim = "C7"
+test = "ratio(m, acks=0 / acks=1) > 2"
+`
+
+// A factor that the test does not name is averaged over, geometrically, within each repeat.
+func TestAVerdictsRatioAveragesOverFactorsThatItDoesNotName(t *testing.T) {
+	var samples []Sample
+	for repeat := range 8 {
+		drift := math.Pow(3, float64(repeat)) // of the machine: a pair shares it
+		for cell, v := range map[string]float64{"acks=0/linger_ms=0": 4, "acks=1/linger_ms=0": 1, "acks=0/linger_ms=5": 18, "acks=1/linger_ms=5": 2} {
+			samples = append(samples, Sample{Repeat: repeat, Cell: cell, Metrics: map[string]float64{"m": v * drift}})
+		}
+	}
+	s, err := Summarize(spec(t, twoFactors), experiments.SizeDefault, samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := s.Verdicts[0].Ratio.Estimate(); math.Abs(e.Value-6) > 1e-9 || e.N != 8 || s.Verdicts[0].Verdict != stat.Supported {
+		t.Errorf("ratio %+v %s, want √(4·9) = 6 from 8 repeats", e, s.Verdicts[0].Verdict)
+	}
+}
+
+// The planted fault's shape: pairing across repeats would drown the ratio in the drift.
+func TestARepeatWithoutItsPartnerIsNotPairedWithAnother(t *testing.T) {
+	samples := []Sample{
+		{Repeat: 0, Cell: "acks=0/linger_ms=0", Metrics: map[string]float64{"m": 100}},
+		{Repeat: 1, Cell: "acks=1/linger_ms=0", Metrics: map[string]float64{"m": 1}},
+		{Repeat: 2, Cell: "acks=0/linger_ms=0", Metrics: map[string]float64{"m": 3}},
+		{Repeat: 2, Cell: "acks=1/linger_ms=0", Metrics: map[string]float64{"m": 1}},
+	}
+	s, err := Summarize(spec(t, twoFactors), experiments.SizeDefault, samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := s.Verdicts[0].Ratio.Estimate(); e.N != 1 || math.Abs(e.Value-3) > 1e-9 {
+		t.Errorf("ratio %+v, want 3 from one repeat", e)
+	}
+}
+
+func TestALaterSampleOfARepeatReplacesAnEarlierOne(t *testing.T) {
+	s, err := Summarize(spec(t, twoFactors), experiments.SizeDefault, []Sample{
+		{Cell: "acks=0/linger_ms=0", Error: "did not start"},
+		{Cell: "acks=0/linger_ms=0", Metrics: map[string]float64{"m": 3}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Failures) != 0 || *s.Cells[0].Metrics["m"].Value != 3 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestASummaryIsJSONAlsoWhereThereIsNoNumber(t *testing.T) {
+	s, err := Summarize(spec(t, twoFactors), experiments.SizeDefault, []Sample{{Cell: "acks=0/linger_ms=0", Metrics: map[string]float64{"m": 0}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), `"ratio":{"value":null,"n":0}`) {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestATornLastLineIsCutAtEveryLength(t *testing.T) {
+	name := filepath.Join(t.TempDir(), SamplesFile)
+	if err := os.WriteFile(name, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w, _, err := AppendSamples(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := w.Append(Sample{Repeat: i, Cell: "c", Started: time.Unix(0, 0).UTC(), Metrics: map[string]float64{"m": 1.5}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	text, _ := os.ReadFile(name)
+	line := len(text) / 3
+	for size := 0; size <= len(text); size++ {
+		if err := os.WriteFile(name, text[:size], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		w, samples, err := AppendSamples(name)
+		if err != nil || len(samples) != size/line {
+			t.Fatalf("%d bytes: %d samples, %v", size, len(samples), err)
+		}
+		for i := len(samples); i < 3; i++ {
+			if err := w.Append(Sample{Repeat: i, Cell: "c", Started: time.Unix(0, 0).UTC(), Metrics: map[string]float64{"m": 1.5}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Close()
+		if again, _ := os.ReadFile(name); string(again) != string(text) {
+			t.Fatalf("%d bytes: the file did not become whole again:\n%s", size, again)
+		}
+	}
+}
+
+func TestBenchstatsParserReadsBenchLines(t *testing.T) {
+	env := Environment{GOOS: "linux", GOARCH: "amd64", CPU: "Some CPU", CPUs: 2, Commit: "abc"}
+	text := Bench(spec(t, twoFactors), env, []Sample{
+		{Cell: "acks=0/linger_ms=5", Metrics: map[string]float64{"p99-sec": 0.00123, "bytes/s": 1.5e9}},
+		{Cell: "acks=1/linger_ms=5", Error: "no"},
+	})
+	r := benchfmt.NewReader(strings.NewReader(text), "bench.txt")
+	found := 0
+	for r.Scan() {
+		switch rec := r.Result().(type) {
+		case *benchfmt.Result:
+			found++
+			if got := string(rec.Name.Full()); got != "ATest/acks=0/linger_ms=5" {
+				t.Errorf("name %s", got)
+			}
+			if v, ok := rec.Value("p99-sec"); !ok || v != 0.00123 {
+				t.Errorf("p99-sec %v %v", v, ok)
+			}
+			if rec.GetConfig("commit") != "abc" || rec.GetConfig("machine") == "" {
+				t.Errorf("config lines are missing: %v", rec.Config)
+			}
+		case *benchfmt.SyntaxError:
+			t.Error(rec)
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d results, want 1:\n%s", found, text)
+	}
+}
+
+func TestAPlanIsReadAsItWasWritten(t *testing.T) {
+	p := Plan{Experiment: "a-test", Size: experiments.SizeQuick, Set: []string{"acks=1", "a.b=c: d"}, Command: "tidemark run a-test --quick"}
+	got, err := parsePlan(p.text())
+	if err != nil || !reflect.DeepEqual(got, p) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := parsePlan("tidemark run\n\nwhat: ever\n"); err == nil {
+		t.Error("an unknown line was accepted")
+	}
+}
+
+func TestLatencyLogsKeepEachRepeatAndTheLastOfTwo(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, LatencyDir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range []int64{100, 200, 300} {
+		h := hdrhistogram.New(1, 1e6, 3)
+		_ = h.RecordValue(v)
+		s := Sample{Repeat: min(i, 1), Cell: "acks=0/path=../../x", Started: time.Unix(1000, 0), Seconds: 1}
+		if err := AppendLatency(dir, s, map[string]*hdrhistogram.Histogram{"produce": h}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := ReadLatency(dir, "acks=0/path=../../x")
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for tag, want := range map[string]int64{"produce.r0": 100, "produce.r1": 300} {
+		if got := all[tag].Max(); got < want || got > want+1 {
+			t.Errorf("%s: %d, want %d", tag, got, want)
+		}
+	}
+}
+
+func TestASampleKeepsNoNumberThatJSONCannotHold(t *testing.T) {
+	s := Sample{Metrics: map[string]float64{"a": math.NaN(), "b": math.Inf(1), "c": 1}}
+	s.Clean()
+	if len(s.Metrics) != 1 || len(s.Warnings) != 2 {
+		t.Errorf("%+v", s)
+	}
+	if _, err := json.Marshal(s); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheEnvironmentNamesWhatMatters(t *testing.T) {
+	e := ReadEnvironment(t.Context(), t.TempDir(), time.Now())
+	if e.Kernel == "" || e.CPUs < 1 || e.Memory <= 0 || e.FS == "" || e.Commit == "" || e.Settings["vm.dirty_ratio"] == "" {
+		t.Errorf("%+v", e)
+	}
+	host, err := os.Hostname()
+	text := fmt.Sprintf("%+v", e)
+	if err == nil && len(host) > 3 && strings.Contains(text, host) {
+		t.Error("the host's name is in the environment")
+	}
+	if d := e.Differences(e); len(d) != 0 {
+		t.Errorf("it differs from itself: %v", d)
+	}
+}
