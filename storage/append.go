@@ -15,14 +15,14 @@ func (l *segmentLog) Append(batches []byte, a AppendArgs) (Appended, error) {
 	if err := l.writable(); err != nil {
 		return Appended{}, err
 	}
-	dup, err := l.check(batches, a)
+	dup, err := checkAppend(batches, a, l.end.Load(), &l.cfg, &l.producers)
 	if err != nil {
 		return Appended{}, err
 	}
 	if dup != nil {
-		return l.duplicate(dup), nil
+		return dup.appended(l.logStart.Load(), l.cfg.LogAppendTime), nil
 	}
-	first, err := l.stamp(batches, a)
+	first, err := stampAppend(batches, a, l.end.Load(), &l.cfg)
 	if err != nil {
 		return Appended{}, err
 	}
@@ -50,88 +50,6 @@ func (l *segmentLog) Append(batches []byte, a AppendArgs) (Appended, error) {
 	done.LastOffset = l.end.Load() - 1
 	done.LogStartOffset = l.logStart.Load()
 	return done, nil
-}
-
-// check walks batches that nobody has touched yet. The framing is the
-// caller's promise, and checked all the same: a wrong length here would be a wrong log for ever.
-func (l *segmentLog) check(batches []byte, a AppendArgs) (dup *sequenceRange, err error) {
-	var ahead tentative
-	next := l.end.Load()
-	if len(batches) == 0 {
-		return nil, ErrInvalidRecord
-	}
-	for rest := batches; len(rest) > 0; {
-		h, err := record.Frame(rest)
-		if err != nil {
-			return nil, err
-		}
-		if int64(h.Size()) > l.cfg.SegmentBytes {
-			return nil, ErrRecordListTooLarge
-		}
-		rest = rest[h.Size():]
-		if a.Replica {
-			// A leader's log has gaps at most: an offset that goes back is a fault, not data.
-			// One that no index entry could express would need a segment of its own.
-			if h.BaseOffset < next || h.LastOffsetDelta < 0 || h.LastOffset()-next > math.MaxInt32 {
-				return nil, ErrOffsetOutOfRange
-			}
-			next = h.NextOffset()
-			continue
-		}
-		if h.Size() > l.cfg.MaxMessageBytes {
-			return nil, ErrMessageTooLarge
-		}
-		if h.ProducerID >= 0 && !h.Control() {
-			dup, err := l.producers.check(h, &ahead)
-			if dup != nil || err != nil {
-				return dup, err
-			}
-		}
-	}
-	return nil, nil
-}
-
-func (l *segmentLog) duplicate(d *sequenceRange) Appended {
-	at := int64(-1)
-	if l.cfg.LogAppendTime {
-		at = d.timestamp
-	}
-	return Appended{
-		BaseOffset: d.firstOffset(), LastOffset: d.lastOffset, AppendTime: at,
-		LogStartOffset: l.logStart.Load(), Duplicate: true,
-	}
-}
-
-// stamp sets offsets, leader epoch and append time in place and gives the first offset.
-func (l *segmentLog) stamp(batches []byte, a AppendArgs) (first int64, err error) {
-	if a.Replica {
-		return record.ReadHeader(batches).BaseOffset, nil
-	}
-	next := l.end.Load()
-	first = next
-	for rest := batches; len(rest) > 0; {
-		h := record.ReadHeader(rest)
-		record.SetLeaderEpoch(rest, a.LeaderEpoch)
-		switch {
-		case l.cfg.Offsets == OffsetsByte:
-			if l.cfg.LogAppendTime {
-				record.SetAppendTime(rest, a.Now)
-			}
-			record.SetByteOffsets(rest, next)
-			next += int64(h.Size())
-		default:
-			record.SetBaseOffset(rest, next)
-			if l.cfg.LogAppendTime {
-				record.SetAppendTime(rest, a.Now)
-			}
-			next += int64(h.LastOffsetDelta) + 1
-		}
-		rest = rest[h.Size():]
-	}
-	if next < first {
-		return 0, ErrOffsetOutOfRange // the offsets are used up
-	}
-	return first, nil
 }
 
 // fitting gives the bytes of the leading batches that go to the active segment;
@@ -283,10 +201,10 @@ func (l *segmentLog) roll(now int64) error {
 	return l.create(l.end.Load(), now)
 }
 
-// seal writes what a segment's files get when nothing more is appended: the last
-// time index entry, so that the largest timestamp is known without a scan, the
-// gathered entries, and the exact length.
-func (l *segmentLog) seal(s *segment) error {
+// sealIndexes writes what a segment's indexes get when nothing more is appended:
+// the last time index entry, so that the largest timestamp is known without a
+// scan, and the gathered entries.
+func (l *segmentLog) sealIndexes(s *segment) error {
 	if err := l.openIndexes(s); err != nil {
 		return l.fail("roll", s.offsets.name, 0, err)
 	}
@@ -301,10 +219,16 @@ func (l *segmentLog) seal(s *segment) error {
 	if err := l.noteTime(s); err != nil {
 		return err
 	}
-	if err := l.writeIndexes(s); err != nil {
+	return l.writeIndexes(s)
+}
+
+// seal seals the indexes and cuts the file to its exact length: behind it lie
+// zeros, preallocated or written by direct I/O.
+func (l *segmentLog) seal(s *segment) error {
+	if err := l.sealIndexes(s); err != nil {
 		return err
 	}
-	if l.cfg.Preallocate {
+	if l.cfg.Preallocate || l.cfg.Cache == CacheDirect {
 		if err := l.open(s); err != nil {
 			return l.fail("roll", s.path(), 0, err)
 		}

@@ -177,7 +177,9 @@ func (l *segmentLog) saveSnapshot() error {
 }
 
 // dropSnapshots removes those that nothing will begin from: above the log end
-// offset (after a truncation), and all older than the newest at or below needed.
+// offset (after a truncation), and older than the newest at or below needed. Those at
+// a segment's base stay: a truncation begins from one, and it alone knows of
+// producers whose batches went with earlier segments.
 func (l *segmentLog) dropSnapshots(needed, end int64) error {
 	f := &l.snapshots
 	first := 0
@@ -188,7 +190,7 @@ func (l *segmentLog) dropSnapshots(needed, end int64) error {
 	}
 	kept := f.offsets[:0:0]
 	for i, o := range f.offsets {
-		if i >= first && o <= end {
+		if o <= end && (i >= first || l.isSegmentBase(o)) {
 			kept = append(kept, o)
 			continue
 		}
@@ -200,6 +202,10 @@ func (l *segmentLog) dropSnapshots(needed, end int64) error {
 	}
 	f.offsets = kept
 	return nil
+}
+
+func (l *segmentLog) isSegmentBase(offset int64) bool {
+	return l.segments[l.segmentAt(offset)].base == offset
 }
 
 // loadProducers rebuilds the producers' state as of the log end: from the newest

@@ -165,8 +165,7 @@ func (l *segmentLog) checkSealed(i int, rep *RecoveryReport) error {
 	case end < next:
 		rep.Damage = append(rep.Damage, *s.corrupt(s.size, end, fmt.Sprintf("the next segment begins at offset %d: batches between are missing", next)))
 	case end > next:
-		pos, err := l.limitPosition(i, next)
-		l.found.clear()
+		pos, err := l.overlapPosition(s, next)
 		if err != nil {
 			return err
 		}
@@ -177,4 +176,18 @@ func (l *segmentLog) checkSealed(i int, rep *RecoveryReport) error {
 		return l.cutFile(s, pos)
 	}
 	return s.closeFiles()
+}
+
+// overlapPosition is where in segment s the first batch begins that reaches past
+// next, the base of the segment after it.
+func (l *segmentLog) overlapPosition(s *segment, next int64) (int64, error) {
+	if l.cfg.Offsets == OffsetsByte {
+		return next - s.base, nil
+	}
+	from, err := l.indexed(s, entryOffset, next-s.base)
+	if err != nil {
+		return 0, err
+	}
+	pos, _, err := l.scanTo(s, from, next)
+	return pos, err
 }

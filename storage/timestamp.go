@@ -35,6 +35,9 @@ func (l *segmentLog) OffsetForTimestamp(ts int64) (offset, timestamp int64, epoc
 func (l *segmentLog) timePosition(i int, ts, start int64) (int64, error) {
 	s := l.segments[i]
 	from := max(start, s.base)
+	if err := l.openIndexes(s); err != nil { // a recovered segment's files are closed again
+		return 0, err
+	}
 	buf := indexBufs.Get().(*indexBuf)
 	slot, e, err := s.times.search(buf, entryTime, ts-1)
 	if err == nil && slot >= 0 {

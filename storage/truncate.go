@@ -92,6 +92,9 @@ func (l *segmentLog) cutSegment(i int, pos, end int64) error {
 	s.size, s.durable = pos, min(s.durable, pos)
 	s.sealed = false
 	if pinned {
+		if err := l.sealIndexes(s); err != nil {
+			return err
+		}
 		s.cutAt, s.closing = pos, true
 		if err := l.create(end, s.created); err != nil {
 			return err
@@ -155,7 +158,14 @@ func (l *segmentLog) afterCut(end int64) error {
 	if err := l.dropSnapshots(l.checkpointed.Load(), end); err != nil {
 		return err
 	}
-	return l.loadProducers(end, l.active().created)
+	if err := l.loadProducers(end, l.active().created); err != nil {
+		return err
+	}
+	if end > 0 && end == l.active().base {
+		// As when rolling: what the earlier segments say of the producers may go with them.
+		return l.saveSnapshot()
+	}
+	return nil
 }
 
 // restartAt empties the log and begins it anew at offset, below its first segment.
