@@ -64,6 +64,20 @@ type Config struct {
 	// static and dynamic hold the settings given by file or command line, and by
 	// AlterConfigs, by name. The maps are never changed once a Config holds them.
 	static, dynamic map[string]string
+
+	// Faults take safety rules back, for tests that must fail then. No setting reaches them.
+	Faults Faults
+}
+
+// Faults are planted faults: each takes back one rule of this broker, so that a
+// test can show that its checks see what happens without the rule.
+type Faults struct {
+	AckBeforeSync    bool // acks leave at once where the flush policy asks for a sync first
+	ShareEarlierSync bool // an append is acknowledged by the sync in flight, which began before it
+	TrustFailedSync  bool // a failed sync counts as done
+	AckResendEarly   bool // a resend is acknowledged although the sync of its first send is under way
+	ServeUnflushed   bool // lab.visibility=flushed shows consumers what is not durable
+	UnpinRegions     bool // an answer's regions are not pinned until it is sent
 }
 
 // Visibility is up to where consumers may read (lab.visibility, claims C8 and C15).

@@ -130,6 +130,9 @@ func located(keys []string, origins map[string]origin, err error) error {
 	if at == nil {
 		return err
 	}
+	if strings.HasPrefix(err.Error(), at.text) {
+		return fmt.Errorf("%s: %w", at.place, err)
+	}
 	return fmt.Errorf("%s: %s: %w", at.place, at.text, err)
 }
 

@@ -56,6 +56,9 @@ func (op *fetchOp) encode(code int16) *FetchAnswer {
 		e.arrayLen(len(t.parts))
 		for j := range t.parts {
 			f := &t.parts[j]
+			if op.b.static.Faults.UnpinRegions {
+				f.region.Release()
+			}
 			e.partition(f)
 			a.Parts = append(a.Parts, FetchPart{Head: e.head(), Region: f.region})
 			f.region = storage.Region{}

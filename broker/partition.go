@@ -138,7 +138,7 @@ func (p *partition) appendLocked(fx *effects, batch []byte, records int64, acks 
 		if p.sync.unflushed >= cfg.Log.FlushMessages {
 			flushNow, waits = true, acks != 0
 		}
-		if cfg.Visibility != VisibleFlushed {
+		if cfg.Visibility != VisibleFlushed || cfg.Faults.ServeUnflushed {
 			p.advanceVisible(fx, p.log.LogEndOffset(), p.appendedBytes)
 		}
 		p.startFlushTimer(cfg)
@@ -151,6 +151,10 @@ func (p *partition) appendLocked(fx *effects, batch []byte, records int64, acks 
 	// have broken and come back in the meantime.
 	if a.Duplicate && acks != 0 && p.sync.awaits(a.LastOffset+1) {
 		waits = true
+	}
+	faults := &cfg.Faults
+	if faults.AckBeforeSync || faults.AckResendEarly && a.Duplicate {
+		waits = false
 	}
 	if waits {
 		p.sync.wait(a.LastOffset+1, wait)
