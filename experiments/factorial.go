@@ -130,6 +130,7 @@ func (c Cell) Combination() storage.Combination {
 	}
 	return storage.Combination{
 		Engine:   storage.Engine(pick("lab.storage.engine", string(d.Engine))),
+		Key:      storage.BTreeKey(pick("lab.btree.key", string(d.BTreeKey))),
 		Cache:    storage.Cache(pick("lab.cache", string(d.Cache))),
 		Offsets:  storage.OffsetScheme(pick("lab.offsets", string(d.Offsets))),
 		Transfer: storage.Transfer(pick("lab.fetch.transfer", string(storage.TransferSendfile))),

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/tidemark-log/tidemark/broker"
 	"github.com/tidemark-log/tidemark/experiments"
 	"github.com/tidemark-log/tidemark/harness/workload"
 )
@@ -41,6 +42,9 @@ func makePlan(spec *experiments.Spec) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := checkSettings(spec, c); err != nil {
+			return nil, err
+		}
 		p.params = append(p.params, params)
 	}
 	return p, p.checkMetrics()
@@ -57,6 +61,18 @@ func cellParams(spec *experiments.Spec, c experiments.Cell) (workload.Params, er
 		return params, fmt.Errorf("%s: cell %s: %w", spec.At("workload"), c.Name(), err)
 	}
 	return params, nil
+}
+
+// checkSettings has the broker's own parser read the cell's settings.
+func checkSettings(spec *experiments.Spec, c experiments.Cell) error {
+	var overrides []string
+	for _, key := range slices.Sorted(maps.Keys(c.Settings)) {
+		overrides = append(overrides, key+"="+c.Settings[key])
+	}
+	if _, err := broker.ParseConfig(nil, overrides); err != nil {
+		return fmt.Errorf("%s.toml: cell %s: %w", spec.Name, c.Name(), err)
+	}
+	return nil
 }
 
 // whereIs finds the line that gave a cell's workload key its value.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ func RunAll(ctx context.Context, specs []*experiments.Spec, o Options) (page str
 		dirs = append(dirs, out.Dir)
 		Tell(o.Log, out)
 		if len(out.Summary.Failures) > 0 {
-			errs = append(errs, fmt.Errorf("%s: %w: %s", spec.Name, ErrFailures, strings.Join(out.Summary.Failures, "; ")))
+			errs = append(errs, fmt.Errorf("%s: %w, see %s", spec.Name, ErrFailures, filepath.Join(out.Dir, result.ReportFile)))
 		}
 	}
 	if len(dirs) > 0 {

@@ -367,12 +367,13 @@ func TestARunStopsOnWidthAndNeverOnVerdict(t *testing.T) {
 
 func TestMistakesAreFoundBeforeAnythingRuns(t *testing.T) {
 	for want, change := range map[string][2]string{
-		"test.toml:4: workload: unknown key \"size\"":            {`measure = "1s"`, `size = 3`},
-		"test.toml:4: workload: measure = soon":                  {`"1s"`, `"soon"`},
-		"test.toml:5: workload: acks = 2":                        {`["0", "1"]`, `["0", "2"]`},
-		"test.toml:11: metric \"records/min\" is given by none":  {`ratio(records/s`, `ratio(records/min`},
-		"test.toml:15: metric \"records/hour\" is given by none": {`metric = "records/s"`, `metric = "records/hour"`},
-		"test.toml:4: brokers = 3":                               {`workload =`, "cluster = { brokers = 3 }\nworkload ="},
+		"test.toml:4: workload: unknown key \"size\"":                                             {`measure = "1s"`, `size = 3`},
+		"test.toml:4: workload: measure = soon":                                                   {`"1s"`, `"soon"`},
+		"test.toml:5: workload: acks = 2":                                                         {`["0", "1"]`, `["0", "2"]`},
+		"test.toml:11: metric \"records/min\" is given by none":                                   {`ratio(records/s`, `ratio(records/min`},
+		"test.toml:15: metric \"records/hour\" is given by none":                                  {`metric = "records/s"`, `metric = "records/hour"`},
+		"test.toml: cell acks=0/batch_records=1: --set: unknown setting log.flush.intervall.ms=1": {`workload =`, "cluster = { settings = { \"log.flush.intervall.ms\" = 1 } }\nworkload ="},
+		"test.toml:4: brokers = 3":                                                                {`workload =`, "cluster = { brokers = 3 }\nworkload ="},
 	} {
 		o := testOptions(t)
 		o.RunCell = func(context.Context, workload.Cell) (workload.Result, error) {

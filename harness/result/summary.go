@@ -309,21 +309,46 @@ func figureOf(spec *experiments.Spec, test experiments.Test) string {
 	return best
 }
 
+// failures groups what went wrong by what was said, and names the first cell of each.
 func (t *table) failures(cells []experiments.Cell) []string {
-	counts := map[string]int{}
+	first, counts := map[string]string{}, map[string]int{}
 	for _, c := range cells {
 		for repeat := range t.repeats {
 			s, ok := t.samples[c.Name()][repeat]
+			what := ""
 			switch {
 			case !ok:
 			case s.Error != "":
-				counts[c.Name()+": "+s.Error]++
+				what = shorten(s.Error)
 			case s.OK() && t.failedCheck(s) != "":
-				counts[c.Name()+": check failed: "+t.failedCheck(s)]++
+				what = "check failed: " + t.failedCheck(s)
+			}
+			if what == "" {
+				continue
+			}
+			if counts[what]++; counts[what] == 1 {
+				first[what] = c.Name()
 			}
 		}
 	}
-	return counted(counts)
+	var all []string
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		where := first[what]
+		if n := counts[what]; n > 1 {
+			where = fmt.Sprintf("%d samples, the first of %s", n, where)
+		}
+		all = append(all, where+": "+what)
+	}
+	return all
+}
+
+// shorten keeps the ends of a long message: what failed, and why.
+func shorten(text string) string {
+	const head, rest = 60, 240
+	if r := []rune(text); len(r) > head+rest+3 {
+		return string(r[:head]) + " … " + string(r[len(r)-rest:])
+	}
+	return text
 }
 
 func runWarnings(s *Summary) []string {
