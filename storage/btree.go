@@ -101,12 +101,12 @@ const appendFill = 1.0
 // openBTree opens or makes the tree in a partition's directory. Recovery is
 // bbolt's own: it takes the newer of two meta pages whose checksum holds.
 func openBTree(d *Dir, dir string, cfg LogConfig, now int64) (Log, RecoveryReport, error) {
-	real, ok := d.fs.(interface{ RealPath(string) string })
+	name := path.Join(dir, btreeFileName)
+	file, ok := vfs.RealPath(d.fs, name)
 	if !ok {
 		return nil, RecoveryReport{}, fmt.Errorf("storage: lab.storage.engine=btree in %s: %w", dir, vfs.ErrUnsupported)
 	}
-	name := path.Join(dir, btreeFileName)
-	db, err := bbolt.Open(real.RealPath(name), 0o644, &bbolt.Options{
+	db, err := bbolt.Open(file, 0o644, &bbolt.Options{
 		Timeout: btreeLockTimeout, NoSync: true, NoGrowSync: true, NoFreelistSync: true,
 		FreelistType: bbolt.FreelistMapType, NoStatistics: true,
 	})
