@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -65,6 +66,8 @@ func Serve(ctx context.Context, c ServerConfig, out io.Writer) error {
 		return err
 	}
 	defer cleanup()
+	var conns sync.WaitGroup
+	defer conns.Wait()
 	fmt.Fprintf(out, "%s%s\n", readyPrefix, l.Addr())
 	for {
 		conn, err := l.Accept()
@@ -73,13 +76,20 @@ func Serve(ctx context.Context, c ServerConfig, out io.Writer) error {
 		} else if err != nil {
 			return fmt.Errorf("limits: accept: %w", err)
 		}
-		go func() {
+		conns.Go(func() {
 			defer conn.Close()
-			if err := serve(conn.(*net.TCPConn)); err != nil && !errors.Is(err, io.EOF) {
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			defer stop()
+			if err := serve(conn.(*net.TCPConn)); err != nil && ctx.Err() == nil && !isHangUp(err) {
 				fmt.Fprintln(os.Stderr, "limits:", err)
 			}
-		}()
+		})
 	}
+}
+
+// isHangUp is true when the client has gone, which is how every measurement ends.
+func isHangUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
 
 func (c ServerConfig) handler(addr *net.TCPAddr) (serve func(*net.TCPConn) error, cleanup func(), err error) {

@@ -34,6 +34,7 @@ func (b Bare) Run(ctx context.Context, w *Window) (Stats, error) {
 	x := &bareExchange{b: &b, chunk: make([]byte, BareFetchBytes)}
 	p := &pipe{conn: conn, frames: NewFrames(conn, b.FetchBytes+4096), depth: b.Depth, window: w, latency: NewHistogram()}
 	err = p.closed(ctx, x)
+	w.Stop(time.Now())
 	if ctx.Err() != nil && err != nil {
 		err = ctx.Err()
 	}

@@ -63,7 +63,6 @@ func (p *pipe) closed(ctx context.Context, x exchange) error {
 			}
 		}
 		if head == tail {
-			p.window.Stop(time.Now())
 			return nil
 		}
 		if tail%256 == 0 { // a deadline per answer would cost more than the answer
@@ -129,9 +128,6 @@ func (p *pipe) open(ctx context.Context, x exchange, interval time.Duration) err
 	if e := <-sendErr; err == nil && !over {
 		err = e
 	}
-	if err == nil {
-		p.window.Stop(time.Now())
-	}
 	return err
 }
 
@@ -173,7 +169,6 @@ func (p *pipe) oneWay(ctx context.Context, x exchange, interval time.Duration, b
 		}
 		req := x.request()
 		if req == nil {
-			p.window.Stop(time.Now())
 			return nil
 		}
 		if _, err := p.conn.Write(req); err != nil {

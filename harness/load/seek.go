@@ -34,6 +34,7 @@ func (r RawSeek) Run(ctx context.Context, w *Window) (Stats, error) {
 	x := &seekExchange{f: newFetchExchange(&RawFetch{Topic: r.Topic, FetchBytes: 1}, r.Partition), r: &r, rng: NewRand(r.Seed, 0x5eec)}
 	p := &pipe{conn: conn, frames: NewFrames(conn, 16<<20), depth: 1, window: w, latency: NewHistogram()}
 	err = p.closed(ctx, x)
+	w.Stop(time.Now())
 	if ctx.Err() != nil && err != nil {
 		err = ctx.Err()
 	}

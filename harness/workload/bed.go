@@ -21,6 +21,9 @@ import (
 // topic is the one topic of a cell.
 const topic = "cell"
 
+// errNotOurs keeps a broker that we did not start from being sampled.
+var errNotOurs = errors.New("the broker is not ours")
+
 // bed is what a cell lies in: a broker of its own with one topic, and a sampler
 // that looks at it while the window is open.
 type bed struct {
@@ -30,17 +33,20 @@ type bed struct {
 	dir    string
 	cgroup *sut.Cgroup
 	broker *sut.Broker
+	topic  string
+	remote string // the bootstrap address of a broker that is not ours; empty: broker's
 
 	sampler   *sample.Sampler
 	from, to  sample.Snapshot
 	sampleErr error
 	clientCPU time.Duration // of this process inside the window
 	rssMax    int64
+	onTick    func(load.Tick) // may be nil
 }
 
 // makeBed starts the broker and creates the topic. The caller closes the bed, also after an error.
 func makeBed(ctx context.Context, c *Cell, r *Result, defaults map[string]string) (*bed, error) {
-	b := &bed{c: c, p: &c.Workload, r: r, dir: filepath.Join(c.Dir, "cell")}
+	b := &bed{c: c, p: &c.Workload, r: r, topic: topic, dir: filepath.Join(c.Dir, "cell")}
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return b, fmt.Errorf("workload: %w", err)
 	}
@@ -59,7 +65,7 @@ func makeBed(ctx context.Context, c *Cell, r *Result, defaults map[string]string
 		return b, err
 	}
 	if b.p.Partitions > 0 {
-		err = b.createTopic(ctx, topic, b.p.Partitions)
+		err = b.createTopic(ctx, b.topic, b.p.Partitions)
 	}
 	return b, err
 }
@@ -99,8 +105,16 @@ func (b *bed) warn(format string, args ...any) {
 	b.r.Warnings = append(b.r.Warnings, fmt.Sprintf(format, args...))
 }
 
+// addr is where clients connect.
+func (b *bed) addr() string {
+	if b.remote != "" {
+		return b.remote
+	}
+	return b.broker.Addr
+}
+
 func (b *bed) admin() (*kadm.Client, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.broker.Addr), kgo.ClientID("tidemark-harness"))
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.addr()), kgo.ClientID("tidemark-harness"))
 	if err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
@@ -128,7 +142,7 @@ func (b *bed) endOffset(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	defer adm.Close()
-	offsets, err := adm.ListEndOffsets(ctx, topic)
+	offsets, err := adm.ListEndOffsets(ctx, b.topic)
 	if err == nil {
 		err = offsets.Error()
 	}
@@ -142,7 +156,11 @@ func (b *bed) endOffset(ctx context.Context) (int64, error) {
 
 // window is a window of the cell's length that samples the broker at its edges.
 func (b *bed) window(ctx context.Context) *load.Window {
-	b.sampler, b.sampleErr = sample.New(b.broker.Process().PID(), b.broker.Admin)
+	if b.remote != "" {
+		b.sampleErr = errNotOurs
+	} else {
+		b.sampler, b.sampleErr = sample.New(b.broker.Process().PID(), b.broker.Admin)
+	}
 	var clientFrom time.Duration
 	return &load.Window{
 		Warmup: b.p.Warmup, Measure: b.p.Measure,
@@ -164,12 +182,17 @@ func (b *bed) tick(t load.Tick) {
 			b.rssMax = max(b.rssMax, rss)
 		}
 	}
+	if b.onTick != nil {
+		b.onTick(t)
+	}
 	b.c.Progress(fmt.Sprintf("%s, %.0f MB", [...]string{"warming up", "measuring"}[min(t.Phase, 1)], float64(t.Bytes)/1e6))
 }
 
 // addSamples puts what the sampler saw into the metrics.
 func (b *bed) addSamples(bytes int64, delivered bool) {
-	if b.sampleErr != nil {
+	if b.sampleErr == errNotOurs {
+		return
+	} else if b.sampleErr != nil {
 		b.warn("the broker was not sampled: %v", b.sampleErr)
 		return
 	}

@@ -64,7 +64,7 @@ func (b *bed) fill(ctx context.Context, bytes int64) (records int64, err error) 
 		b.c.Progress(fmt.Sprintf("filling, %d of %d MB", t.Bytes/1e6, bytes/1e6))
 	}}
 	_, err = load.RawProduce{
-		Addr: b.broker.Addr, Topic: topic, Partitions: p.Partitions, Connections: connections, Acks: 1,
+		Addr: b.addr(), Topic: b.topic, Partitions: p.Partitions, Connections: connections, Acks: 1,
 		Batches: batches, Depth: 4, Requests: max(1, requests),
 	}.Run(ctx, w)
 	if err != nil {
@@ -117,10 +117,10 @@ func (b *bed) consume(ctx context.Context, w *load.Window, records int64, loop b
 				return load.Stats{}, err
 			}
 		}
-		return load.KgoConsume{Addrs: []string{b.broker.Addr}, Topic: topic, FetchBytes: p.FetchBytes, Until: records}.Run(ctx, w)
+		return load.KgoConsume{Addrs: []string{b.addr()}, Topic: b.topic, FetchBytes: p.FetchBytes, Until: records}.Run(ctx, w)
 	}
 	return load.RawFetch{
-		Addr: b.broker.Addr, Topic: topic, Partitions: p.Partitions, FetchBytes: p.FetchBytes, Depth: p.Inflight, Verify: p.Verify, Loop: loop,
+		Addr: b.addr(), Topic: b.topic, Partitions: p.Partitions, FetchBytes: p.FetchBytes, Depth: p.Inflight, Verify: p.Verify, Loop: loop,
 	}.Run(ctx, w)
 }
 
@@ -128,7 +128,7 @@ func (b *bed) consume(ctx context.Context, w *load.Window, records int64, loop b
 func (b *bed) consumeAgain(ctx context.Context, w *load.Window, records int64) (load.Stats, error) {
 	all := load.Stats{Latency: load.NewHistogram()}
 	for {
-		st, err := load.KgoConsume{Addrs: []string{b.broker.Addr}, Topic: topic, FetchBytes: b.p.FetchBytes, Until: records, KeepOpen: true}.Run(ctx, w)
+		st, err := load.KgoConsume{Addrs: []string{b.addr()}, Topic: b.topic, FetchBytes: b.p.FetchBytes, Until: records, KeepOpen: true}.Run(ctx, w)
 		all.Gaps += st.Gaps
 		if err != nil {
 			return all, err

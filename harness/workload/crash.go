@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-log/tidemark/harness/load"
+	"github.com/tidemark-log/tidemark/harness/sample"
 	"github.com/tidemark-log/tidemark/harness/sut"
 	"github.com/tidemark-log/tidemark/storage/record"
 )
@@ -89,7 +90,7 @@ func runLoss(ctx context.Context, c *Cell, r *Result) error {
 	var found atomic.Int64
 	c.Progress("reading back")
 	st, err := load.RawFetch{
-		Addr: b.broker.Addr, Topic: topic, Partitions: p.Partitions, FetchBytes: max(p.FetchBytes, 1<<20), Depth: 1, Verify: true,
+		Addr: b.addr(), Topic: b.topic, Partitions: p.Partitions, FetchBytes: max(p.FetchBytes, 1<<20), Depth: 1, Verify: true,
 		OnBatch: func(partition int32, h record.Header, batch []byte) {
 			found.Add(int64(h.RecordCount))
 			l.found(partition, h, batch)
@@ -111,31 +112,42 @@ func runLoss(ctx context.Context, c *Cell, r *Result) error {
 // produceUntilKilled runs the producer and, at a random moment of the second
 // half of the measured time, kills the broker under it. One partition's callbacks come from
 // one goroutine, since there is one connection.
-func (b *bed) produceUntilKilled(ctx context.Context, batches []load.Batch, l *ledger) (load.Stats, error) {
+func (b *bed) produceUntilKilled(ctx context.Context, batches []load.Batch, book *ledger) (load.Stats, error) {
 	p := b.p
 	after := p.Measure/2 + time.Duration(load.NewRand(b.c.Seed, 0xdead).Int64N(int64(max(2, p.Measure/2))))
 	w := b.window(ctx)
 	w.Measure, w.OnClose = time.Hour, nil // the kill ends it
 	b.c.Progress("producing until the kill")
-	killed := make(chan struct{})
+	type last struct {
+		snap sample.Snapshot
+		err  error
+	}
+	killed := make(chan last, 1)
 	var timer *time.Timer
 	onOpen := w.OnOpen
 	w.OnOpen = func() {
 		onOpen()
 		timer = time.AfterFunc(after, func() {
-			b.take(ctx, &b.to) // while there is still someone to ask
+			var l last
+			if b.sampler != nil {
+				l.snap, l.err = b.sampler.Take(ctx) // while there is still someone to ask
+			}
 			b.broker.Kill()
-			close(killed)
+			killed <- l
 		})
 	}
 	st, err := load.RawProduce{
-		Addr: b.broker.Addr, Topic: topic, Partitions: p.Partitions, Acks: p.acks(), Batches: batches, Depth: p.Inflight,
-		RecordsPerS: p.RecordsPerS, OnSent: l.onSent, OnAck: l.onAck,
+		Addr: b.addr(), Topic: b.topic, Partitions: p.Partitions, Acks: p.acks(), Batches: batches, Depth: p.Inflight,
+		RecordsPerS: p.RecordsPerS, OnSent: book.onSent, OnAck: book.onAck,
 	}.Run(ctx, w)
 	if timer == nil || timer.Stop() {
 		return st, fmt.Errorf("workload: the producer ended before the kill: %w", err)
 	}
-	<-killed
+	l := <-killed
+	b.to = l.snap
+	if b.sampleErr == nil {
+		b.sampleErr = l.err
+	}
 	return st, ctx.Err() // the producer's error is what was asked for
 }
 

@@ -114,7 +114,7 @@ func (b *bed) rawEndToEnd(ctx context.Context, w *load.Window) (load.Stats, *hdr
 	sent := make(chan struct{}) // closed when acked is final
 	go func() {
 		_, err := load.RawFetch{
-			Addr: b.broker.Addr, Topic: topic, Partitions: p.Partitions, FetchBytes: p.FetchBytes, Depth: 1, Follow: true, MaxWait: 500 * time.Millisecond,
+			Addr: b.addr(), Topic: b.topic, Partitions: p.Partitions, FetchBytes: p.FetchBytes, Depth: 1, Follow: true, MaxWait: 500 * time.Millisecond,
 			OnBatch: func(partition int32, h record.Header, raw []byte) {
 				d.batch(partition, h, raw)
 				select {
@@ -129,7 +129,7 @@ func (b *bed) rawEndToEnd(ctx context.Context, w *load.Window) (load.Stats, *hdr
 		consumer <- err
 	}()
 	st, err := load.RawProduce{
-		Addr: b.broker.Addr, Topic: topic, Partitions: p.Partitions, Acks: p.acks(), Batches: batches, Depth: p.Inflight,
+		Addr: b.addr(), Topic: b.topic, Partitions: p.Partitions, Acks: p.acks(), Batches: batches, Depth: p.Inflight,
 		RecordsPerS: p.RecordsPerS, OnStart: d.started, OnAck: func(int32, int, int64) { acked++ },
 	}.Run(ctx, w)
 	if p.Acks == "0" {
@@ -166,15 +166,13 @@ func (b *bed) kgoEndToEnd(ctx context.Context, w *load.Window) (load.Stats, *hdr
 	go func() {
 		defer close(done)
 		delivered, consumeErr = load.KgoConsume{
-			Addrs: []string{b.broker.Addr}, Topic: topic, FetchBytes: p.FetchBytes, Stamped: true, Ready: func() { close(ready) },
+			Addrs: []string{b.addr()}, Topic: b.topic, FetchBytes: p.FetchBytes, Stamped: true, FromEnd: b.remote != "", Ready: func() { close(ready) },
 		}.Run(consumerCtx, cw)
 	}()
 	<-ready
-	st, err := load.KgoProduce{
-		Addrs: []string{b.broker.Addr}, Topic: topic, Acks: p.acks(), Codec: p.Codec, Linger: p.Linger, BatchBytes: p.BatchBytes,
-		BatchRecords: p.BatchRecords, RecordBytes: p.RecordBytes, Entropy: p.Entropy, RecordsPerS: p.RecordsPerS, Inflight: p.Inflight,
-		Seed: b.c.Seed, Stamp: true,
-	}.Run(ctx, w)
+	producer := p.kgoProduce(b.addr(), b.topic, b.c.Seed, nil)
+	producer.Stamp = true
+	st, err := producer.Run(ctx, w)
 	grace := time.NewTimer(deliveryGrace)
 	defer grace.Stop()
 	if err == nil {

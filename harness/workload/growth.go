@@ -32,7 +32,7 @@ func runGrowth(ctx context.Context, c *Cell, r *Result) error {
 	w.Warmup, w.WarmupBytes = growthFillMax, max(1, p.DataBytes*9/10)
 	w.Measure, w.MeasureBytes = growthMeasureMax, max(1, p.DataBytes/10)
 	st, err := load.RawProduce{
-		Addr: b.broker.Addr, Topic: topic, Partitions: p.Partitions, Acks: 1, Batches: batches, Depth: p.Inflight,
+		Addr: b.addr(), Topic: b.topic, Partitions: p.Partitions, Acks: 1, Batches: batches, Depth: p.Inflight,
 	}.Run(ctx, w)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (b *bed) seek(ctx context.Context, prefix string) error {
 	if err != nil {
 		return err
 	}
-	st, err := load.RawSeek{Addr: b.broker.Addr, Topic: topic, To: end / int64(b.p.Partitions), Seed: b.c.Seed}.
+	st, err := load.RawSeek{Addr: b.addr(), Topic: b.topic, To: end / int64(b.p.Partitions), Seed: b.c.Seed}.
 		Run(ctx, &load.Window{Measure: b.p.Measure})
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func runIdle(ctx context.Context, c *Cell, r *Result) error {
 		return nil
 	}
 	c.Progress(fmt.Sprintf("creating %d partitions", partitions))
-	if err := b.createTopic(ctx, topic, partitions); err != nil {
+	if err := b.createTopic(ctx, b.topic, partitions); err != nil {
 		return err
 	}
 	c.Progress("restarting")

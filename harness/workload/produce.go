@@ -44,6 +44,25 @@ func runProduce(ctx context.Context, c *Cell, r *Result) error {
 	return addWriteLimit(ctx, c, r, room)
 }
 
+// Limit measures only the machine's limit for the cell: what Run does as its last part.
+func Limit(ctx context.Context, c Cell) (Result, error) {
+	r := newResult()
+	if c.Progress == nil {
+		c.Progress = func(string) {}
+	}
+	switch c.Workload.Kind {
+	case Produce:
+		room, err := makeRoom(&c, &r)
+		if err != nil {
+			return r, err
+		}
+		return r, addWriteLimit(ctx, &c, &r, room)
+	case Consume:
+		return r, addFetchLimit(ctx, &c, &r)
+	}
+	return r, fmt.Errorf("workload: kind %s has no bare loop", c.Workload.Kind)
+}
+
 // makeRoom sees to the disk regime: in the cache regime it says how many bytes may
 // be written, and that memory has been touched; 0 in the disk regime.
 func makeRoom(c *Cell, r *Result) (int64, error) {
@@ -89,20 +108,25 @@ func bound(w *load.Window, p *Params, room int64) {
 func (b *bed) produce(ctx context.Context, w *load.Window, dial load.Dial) (load.Stats, error) {
 	p := b.p
 	if p.Driver == "kgo" {
-		return load.KgoProduce{
-			Addrs: []string{b.broker.Addr}, Topic: topic, Acks: p.acks(), Codec: p.Codec, Linger: p.Linger,
-			BatchBytes: p.BatchBytes, BatchRecords: p.BatchRecords, RecordBytes: p.RecordBytes, Entropy: p.Entropy,
-			RecordsPerS: p.RecordsPerS, Inflight: p.Inflight, Seed: b.c.Seed, Dial: dial,
-		}.Run(ctx, w)
+		return p.kgoProduce(b.addr(), b.topic, b.c.Seed, dial).Run(ctx, w)
 	}
 	batches, err := p.spec(b.c.Seed).Prepare(p.variants())
 	if err != nil {
 		return load.Stats{}, err
 	}
 	return load.RawProduce{
-		Addr: b.broker.Addr, Topic: topic, Partitions: p.Partitions, Acks: p.acks(), Batches: batches, Depth: p.Inflight,
+		Addr: b.addr(), Topic: b.topic, Partitions: p.Partitions, Acks: p.acks(), Batches: batches, Depth: p.Inflight,
 		RecordsPerS: p.RecordsPerS, Dial: dial,
 	}.Run(ctx, w)
+}
+
+// kgoProduce is the cell's franz-go producer.
+func (p *Params) kgoProduce(addr, topic string, seed uint64, dial load.Dial) load.KgoProduce {
+	return load.KgoProduce{
+		Addrs: []string{addr}, Topic: topic, Acks: p.acks(), Codec: p.Codec, Linger: p.Linger,
+		BatchBytes: p.BatchBytes, BatchRecords: p.BatchRecords, RecordBytes: p.RecordBytes, Entropy: p.Entropy,
+		RecordsPerS: p.RecordsPerS, Inflight: p.Inflight, Seed: seed, Dial: dial,
+	}
 }
 
 // addProduce puts a producer's numbers and checks into the result.

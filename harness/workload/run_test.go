@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemark-log/tidemark/harness/load"
+	"github.com/tidemark-log/tidemark/harness/sut"
+	"github.com/tidemark-log/tidemark/storage/record"
 )
 
 // binary is the tidemark executable, built once for all tests of the package.
@@ -102,4 +106,93 @@ func TestEveryKindGivesTheMetricsItPromises(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestBenchDrivesABrokerThatRunsAlready(t *testing.T) {
+	b, err := sut.StartBroker(t.Context(), sut.BrokerSpec{Binary: binary, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Kill()
+	bench := func(kind Kind, driver string) Result {
+		c := quick(t, kind, "records_per_s=2000", "driver="+driver, "partitions=3")
+		r, err := Bench{Bootstrap: b.Addr, Topic: "bench", Workload: c.Workload}.Run(t.Context())
+		if err != nil {
+			t.Fatalf("%s %s: %v", kind, driver, err)
+		}
+		return r
+	}
+	if _, err := (Bench{Bootstrap: b.Addr, Topic: "bench", Workload: quick(t, Consume).Workload}).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("consuming a topic that is not there: %v", err)
+	}
+	for _, driver := range []string{"kgo", "raw"} {
+		if m := bench(Produce, driver).Metrics; m["records/s"] <= 0 {
+			t.Errorf("%s: %v", driver, m)
+		}
+		if m := bench(Consume, driver).Metrics; m["records/s"] <= 0 {
+			t.Errorf("%s: %v", driver, m)
+		}
+	}
+	if m := bench(EndToEnd, "kgo").Metrics; m["p50-sec"] <= 0 || m["ack-p50-sec"] <= 0 {
+		t.Errorf("%v", m)
+	}
+}
+
+// A lost batch must be found: what is not read back stays on the ledger.
+func TestLedgerMissesABatchThatIsGoneOrChanged(t *testing.T) {
+	batches, err := load.BatchSpec{RecordBytes: 50, BatchRecords: 10, Codec: "none", Entropy: 8, Timestamp: 1}.Prepare(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger(batches, 1)
+	for i := range 4 {
+		l.onSent(0, i%2)
+		l.onAck(0, i%2, int64(10*i))
+	}
+	read := func(base int64, batch []byte) {
+		b := append([]byte(nil), batch...)
+		record.SetBaseOffset(b, base)
+		l.found(0, record.ReadHeader(b), b)
+	}
+	read(0, batches[0].Bytes)
+	read(10, batches[1].Bytes)
+	read(20, batches[1].Bytes) // not what was acknowledged there
+	if l.lost() != 20 || l.ackedN != 40 || l.sent != 40 {
+		t.Errorf("lost %d of %d acknowledged, %d sent; want 20 of 40 of 40", l.lost(), l.ackedN, l.sent)
+	}
+}
+
+func TestACancelledCellLeavesNoProcessBehind(t *testing.T) {
+	c := quick(t, Produce, "measure=1h", "data_bytes=1GiB", "records_per_s=1000", "batch_records=10")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c.Progress = func(what string) {
+		if strings.HasPrefix(what, "measuring") {
+			cancel()
+		}
+	}
+	if _, err := Run(ctx, c); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if left, _ := os.ReadDir(c.Dir); len(left) > 0 {
+		t.Errorf("scratch was left: %v", left)
+	}
+	for _, cmdline := range commandLines(t) {
+		if strings.Contains(cmdline, c.Dir) {
+			t.Errorf("still running: %s", cmdline)
+		}
+	}
+}
+
+func commandLines(t *testing.T) (all []string) {
+	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range procs {
+		if b, err := os.ReadFile(p); err == nil {
+			all = append(all, strings.ReplaceAll(string(b), "\x00", " "))
+		}
+	}
+	return all
 }

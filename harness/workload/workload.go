@@ -58,10 +58,7 @@ var runners = map[Kind]runner{}
 // Run runs the cell. Every process it started has ended when it returns, also
 // after an error, a panic or the end of ctx.
 func Run(ctx context.Context, c Cell) (Result, error) {
-	r := Result{
-		Metrics: map[string]float64{}, Latency: map[string]*hdrhistogram.Histogram{},
-		Limits: map[string]float64{}, Checks: map[string]string{},
-	}
+	r := newResult()
 	if err := c.Workload.Check(); err != nil {
 		return r, err
 	}
@@ -74,4 +71,11 @@ func Run(ctx context.Context, c Cell) (Result, error) {
 	}
 	err := run(ctx, &c, &r)
 	return r, err
+}
+
+func newResult() Result {
+	return Result{
+		Metrics: map[string]float64{}, Latency: map[string]*hdrhistogram.Histogram{},
+		Limits: map[string]float64{}, Checks: map[string]string{},
+	}
 }

@@ -1,0 +1,125 @@
+package limits
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-log/tidemark/harness/load"
+)
+
+// serve runs a bare server in this process; the real ones have their own.
+func serve(t *testing.T, c ServerConfig) (addr string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := Serve(ctx, c, w)
+		w.CloseWithError(err)
+		ended <- err
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if addr, err = addrOf(strings.TrimSpace(line)); err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+func window() *load.Window { return &load.Window{Measure: time.Minute, MeasureBytes: 1 << 20} }
+
+func TestTheWriteLoopWritesWhatItReceives(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f")
+	requests := OpaqueRequests(10_000, 1)
+	addr := serve(t, ServerConfig{Mode: ModeWrite, File: file, FileBytes: 2 << 20, FrameMax: 20_000, SyncBytes: 300_000})
+	st, err := load.Bare{Addr: addr, Requests: requests, Depth: 3}.Run(t.Context(), window())
+	if err != nil || st.Bytes < 1<<20 {
+		t.Fatalf("%+v, %v", st.Tick, err)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Frames stand back to back without their lengths; what sets them apart is the payload behind 8 bytes of header.
+	n := len(requests[0]) - 4
+	for i := range requests {
+		if string(got[i*n+8:(i+1)*n]) != string(requests[i][12:]) {
+			t.Fatalf("request %d is not in the file as it was sent", i)
+		}
+	}
+}
+
+func TestTheSendfileLoopSendsTheChunkAskedFor(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f")
+	if err := writeFile(file, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	addr := serve(t, ServerConfig{Mode: ModeSendfile, File: file})
+	st, err := load.Bare{Addr: addr, FetchBytes: 100_000, FileBytes: 1 << 20, Depth: 2}.Run(t.Context(), window())
+	if err != nil || st.Bytes < 1<<20 || st.Bytes%100_000 != 0 {
+		t.Errorf("%+v, %v", st.Tick, err)
+	}
+	if _, err := (load.Bare{Addr: addr, FetchBytes: 2 << 20, FileBytes: 4 << 20, Depth: 1}).Run(t.Context(), window()); err == nil {
+		t.Error("a chunk beyond the end of the file was answered")
+	}
+}
+
+func TestTheSinkSatisfiesAClient(t *testing.T) {
+	addr := serve(t, ServerConfig{Mode: ModeSink})
+	for _, acks := range []int16{1, -1, 0} {
+		k := load.KgoProduce{Addrs: []string{addr}, Topic: "t", Acks: acks, Codec: "lz4", RecordBytes: 100, Entropy: 4, Records: 5000}
+		st, err := k.Run(t.Context(), &load.Window{Measure: time.Minute})
+		if err != nil || st.Records != 5000 {
+			t.Errorf("acks %d: %d records, %v", acks, st.Records, err)
+		}
+	}
+	batches, err := load.BatchSpec{RecordBytes: 100, BatchRecords: 7, Codec: "none"}.Prepare(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := load.RawProduce{Addr: addr, Topic: "raw", Partitions: 4, Connections: 2, Acks: 1, Batches: batches, Depth: 3, Requests: 100}.Run(t.Context(), &load.Window{Measure: time.Minute})
+	if err != nil || st.Gaps != 0 || st.Records != 1400 {
+		t.Errorf("raw: %+v, %d gaps, %v", st.Tick, st.Gaps, err)
+	}
+}
+
+func TestTheDiskIsMeasuredInEveryWay(t *testing.T) {
+	for _, d := range []Disk{{}, {Random: true}, {Write: true}, {Random: true, Write: true}, {Direct: true}, {Direct: true, Random: true, Write: true}} {
+		d.Dir, d.ChunkBytes, d.FileBytes, d.Measure = t.TempDir(), 8192, 1<<20, 20*time.Millisecond
+		r, err := d.Run(t.Context())
+		if errors.Is(err, ErrNoDirect) {
+			continue
+		}
+		if err != nil || r.Ops == 0 || r.Bytes != r.Ops*8192 || r.Latency.TotalCount() != r.Ops {
+			t.Errorf("%+v: %+v, %v", d, r, err)
+		}
+		if d.Write && !d.Direct && r.Ops > (1<<20)/8192 {
+			t.Errorf("%+v: wrote pages again that were dirty: %d operations", d, r.Ops)
+		}
+		if left, _ := os.ReadDir(d.Dir); len(left) > 0 {
+			t.Errorf("%+v left %v", d, left)
+		}
+	}
+}
+
+func TestRowsGiveOrderStatistics(t *testing.T) {
+	r := Row{Values: []float64{3, 1, 2, 10}}
+	if r.Min() != 1 || r.Median() != 2.5 || r.Max() != 10 {
+		t.Errorf("%g %g %g", r.Min(), r.Median(), r.Max())
+	}
+	for v, want := range map[float64]string{0: "0 B/s", 999: "999 B/s", 1234: "1.23 kB/s", 1.5e9: "1.5 GB/s"} {
+		if got := Rate(v, "bytes/s"); got != want {
+			t.Errorf("Rate(%g) = %q, want %q", v, got, want)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tidemark-log/tidemark/harness/limits"
+	"github.com/tidemark-log/tidemark/harness/load"
+	"github.com/tidemark-log/tidemark/harness/stat"
+)
+
+// Ceiling compares the broker with what the machine or the client can do alone,
+// all in one run, interleaved: every repeat measures each pair once, in a random
+// order, and the two sides of a pair right after each other, in a random order too.
+type Ceiling struct {
+	Binary   string
+	Dir      string
+	Repeats  int
+	Measure  time.Duration
+	Seed     uint64
+	Disk     bool // the disk regime too: it writes several times the kernel's dirty limit
+	Progress func(done, total int, what string)
+}
+
+// CeilingRow is one line of the outcome.
+type CeilingRow struct {
+	Name   string  `json:"name"`
+	Unit   string  `json:"unit"`   // of Ours and Limit
+	Target float64 `json:"target"` // of the ratio, or of Ours where there is no limit
+	AtMost bool    `json:"at_most,omitempty"`
+	// Ours and Limit hold one value for each repeat; Limit is empty for an absolute row.
+	Ours  []float64 `json:"ours"`
+	Limit []float64 `json:"limit,omitempty"`
+	// Estimate is of Ours/Limit, or the median of Ours; Lo and Hi are its 95 % interval, absent with too few repeats.
+	Estimate float64  `json:"estimate"`
+	Lo       *float64 `json:"lo,omitempty"`
+	Hi       *float64 `json:"hi,omitempty"`
+	// Holds says whether the estimate reaches the target.
+	Holds    bool     `json:"holds"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// pair is one comparison. limit is nil for an absolute row.
+type pair struct {
+	row         CeilingRow
+	ours, limit func(ctx context.Context, seed uint64) (float64, []string, error)
+}
+
+// Run measures everything.
+func (c Ceiling) Run(ctx context.Context) ([]CeilingRow, error) {
+	pairs := c.pairs()
+	rng := load.NewRand(c.Seed, 0xce11)
+	for repeat := range c.Repeats {
+		for n, i := range rng.Perm(len(pairs)) {
+			p := &pairs[i]
+			if c.Progress != nil {
+				c.Progress(repeat*len(pairs)+n, c.Repeats*len(pairs), p.row.Name)
+			}
+			if err := p.once(ctx, rng.Uint64(), rng.IntN(2) == 0); err != nil {
+				return nil, fmt.Errorf("%s: %w", p.row.Name, err)
+			}
+		}
+	}
+	rows := make([]CeilingRow, len(pairs))
+	for i := range pairs {
+		pairs[i].row.judge()
+		rows[i] = pairs[i].row
+	}
+	return rows, nil
+}
+
+func (p *pair) once(ctx context.Context, seed uint64, limitFirst bool) error {
+	sides := []struct {
+		run  func(context.Context, uint64) (float64, []string, error)
+		into *[]float64
+	}{{p.ours, &p.row.Ours}, {p.limit, &p.row.Limit}}
+	if limitFirst {
+		sides[0], sides[1] = sides[1], sides[0]
+	}
+	for _, side := range sides {
+		if side.run == nil {
+			continue
+		}
+		v, warnings, err := side.run(ctx, seed)
+		if err != nil {
+			return err
+		}
+		*side.into = append(*side.into, v)
+		p.row.Warnings = append(p.row.Warnings, warnings...)
+	}
+	return nil
+}
+
+func (r *CeilingRow) judge() {
+	e := stat.Median(r.Ours)
+	if len(r.Limit) > 0 {
+		e, _ = stat.PairedRatio(r.Ours, r.Limit)
+	}
+	r.Estimate = e.Value
+	if e.HasInterval() {
+		r.Lo, r.Hi = &e.Lo, &e.Hi
+	}
+	r.Holds = r.Estimate >= r.Target
+	if r.AtMost {
+		r.Holds = r.Estimate <= r.Target
+	}
+}
+
+// cell is a small cell with some keys set; they are written here, so a wrong one is a bug.
+func (c Ceiling) cell(seed uint64, broker map[string]string, keys ...string) Cell {
+	p := DefaultParams()
+	p.Measure, p.Warmup, p.NoLimits, p.DataBytes = c.Measure, c.Measure/5, true, 1<<30
+	for i := 0; i < len(keys); i += 2 {
+		if err := p.Set(keys[i], keys[i+1]); err != nil {
+			panic("BUG: " + err.Error())
+		}
+	}
+	return Cell{Workload: p, Broker: broker, Dir: c.Dir, Binary: c.Binary, Seed: seed}
+}
+
+func (c Ceiling) pairs() []pair {
+	var pairs []pair
+	for _, level := range []struct {
+		validate string
+		target   float64
+	}{{"batch", 0.80}, {"records", 0.55}} {
+		for _, batch := range []string{"64KiB", "1MiB"} {
+			pairs = append(pairs, c.bare(fmt.Sprintf("raw produce, 100 B records, %s batches, lab.validate=%s / receive→pwrite", batch, level.validate), level.target,
+				map[string]string{"lab.validate": level.validate}, "kind", "produce", "batch_bytes", batch))
+		}
+	}
+	for _, depth := range []string{"1", "2"} {
+		pairs = append(pairs, c.bare(fmt.Sprintf("raw consume, warm, sendfile, 1 MiB fetches, %s in flight / request→sendfile", depth), 0.90,
+			nil, "kind", "consume", "inflight", depth, "data_bytes", "256MiB"))
+	}
+	pairs = append(pairs, c.kgoAgainstSink())
+	if c.Disk {
+		pairs = append(pairs, c.bare("raw produce, 1 MiB batches, disk regime / sequential writes", 0.90, nil, "kind", "produce", "batch_bytes", "1MiB", "regime", "disk"))
+	}
+	pairs = append(pairs,
+		c.absolute("idle broker, resident", "bytes", "broker-rss-bytes", 30e6, nil, "kind", "idle", "partitions", "0"),
+		c.absolute("idle broker, start to ready", "sec", "ready-sec", 0.1, nil, "kind", "idle", "partitions", "0"),
+		c.absolute("1,000 partitions, reopen after a clean stop", "sec", "reopen-sec", 1, nil, "kind", "idle", "partitions", "1000"),
+	)
+	return append(pairs, c.recovery()...)
+}
+
+// bare compares a cell with its bare loop, in bytes/s.
+func (c Ceiling) bare(name string, target float64, broker map[string]string, keys ...string) pair {
+	return pair{
+		row: CeilingRow{Name: name, Unit: "bytes/s", Target: target},
+		ours: func(ctx context.Context, seed uint64) (float64, []string, error) {
+			r, err := Run(ctx, c.cell(seed, broker, keys...))
+			return r.Metrics["bytes/s"], append(r.Warnings, r.failed()...), err
+		},
+		limit: func(ctx context.Context, seed uint64) (float64, []string, error) {
+			r, err := Limit(ctx, c.cell(seed, nil, keys...))
+			return r.Limits["bytes/s"], r.Warnings, err
+		},
+	}
+}
+
+func (c Ceiling) kgoAgainstSink() pair {
+	keys := []string{"kind", "produce", "driver", "kgo", "batch_bytes", "1_000_012", "inflight", "1"}
+	return pair{
+		row: CeilingRow{Name: "kgo produce, 100 B records / the same client against a sink", Unit: "records/s", Target: 0.90},
+		ours: func(ctx context.Context, seed uint64) (float64, []string, error) {
+			r, err := Run(ctx, c.cell(seed, nil, keys...))
+			return r.Metrics["records/s"], append(r.Warnings, r.failed()...), err
+		},
+		limit: func(ctx context.Context, seed uint64) (float64, []string, error) {
+			cell := c.cell(seed, nil, keys...)
+			server, err := limits.StartServer(ctx, c.Binary, limits.ServerConfig{Mode: limits.ModeSink})
+			if err != nil {
+				return 0, nil, err
+			}
+			defer server.Stop()
+			p := &cell.Workload
+			w := &load.Window{Warmup: p.Warmup, Measure: p.Measure}
+			st, err := p.kgoProduce(server.Addr, topic, seed, nil).Run(ctx, w)
+			return st.RecordsPerS(), nil, err
+		},
+	}
+}
+
+// absolute is a row without a limit beside it: at most target.
+func (c Ceiling) absolute(name, unit, metric string, target float64, broker map[string]string, keys ...string) pair {
+	return pair{
+		row: CeilingRow{Name: name, Unit: unit, Target: target, AtMost: true},
+		ours: func(ctx context.Context, seed uint64) (float64, []string, error) {
+			r, err := Run(ctx, c.cell(seed, broker, keys...))
+			return r.Metrics[metric], append(r.Warnings, r.failed()...), err
+		},
+	}
+}
+
+// recovery shows what the time to open after a kill depends on: with the same
+// unflushed tail it must not grow with the log. The tail's own cost is shown beside it.
+func (c Ceiling) recovery() []pair {
+	open := func(data, tail string) func(ctx context.Context, seed uint64) (float64, []string, error) {
+		return c.absolute("", "", "recovery-sec", 0, map[string]string{"log.segment.bytes": "67108864"},
+			"kind", "recovery", "data_bytes", data, "unflushed_bytes", tail, "measure", "50ms").ours
+	}
+	return []pair{
+		{row: CeilingRow{Name: "open after kill -9, 32 MiB unflushed: 512 MiB log / 64 MiB log", Unit: "sec", Target: 1.5, AtMost: true},
+			ours: open("512MiB", "32MiB"), limit: open("64MiB", "32MiB")},
+		{row: CeilingRow{Name: "open after kill -9, 512 MiB log: 256 MiB unflushed / 32 MiB", Unit: "sec", Target: 1},
+			ours: open("512MiB", "256MiB"), limit: open("512MiB", "32MiB")},
+	}
+}
+
+// failed lists the checks that did not hold.
+func (r *Result) failed() []string {
+	var out []string
+	for _, name := range []string{"offsets-contiguous", "counts-match", "no-acked-record-lost"} {
+		if why := r.Checks[name]; why != "" {
+			out = append(out, "check "+name+" failed: "+why)
+		}
+	}
+	return out
+}
