@@ -30,6 +30,10 @@ func (l *segmentLog) Append(batches []byte, a AppendArgs) (Appended, error) {
 	if l.cfg.LogAppendTime && !a.Replica {
 		done.AppendTime = a.Now
 	}
+	// Before anything is noted: this may make the indexes anew from what is there.
+	if err := l.openIndexes(l.active()); err != nil {
+		return Appended{}, err
+	}
 	if err := l.summarize(l.active()); err != nil {
 		return Appended{}, err
 	}
@@ -91,7 +95,7 @@ func (l *segmentLog) mustRoll(s *segment, h record.Header, size int64, entries i
 func (l *segmentLog) write(batches []byte, a AppendArgs) error {
 	s := l.active()
 	if err := l.open(s); err != nil {
-		return l.fail("append", s.path(), s.size, err)
+		return err // nothing was written: too many open files, say, is no reason to go offline
 	}
 	if _, err := s.log.WriteAt(batches, s.size); err != nil {
 		return l.fail("append", s.path(), s.size, err)

@@ -53,6 +53,7 @@ type Dir struct {
 	recovery   map[topicPartition]int64
 	watermarks map[topicPartition]int64
 	starts     map[topicPartition]int64
+	gone       []topicPartition // deleted, and perhaps still in the files
 
 	mu      sync.Mutex // guards what follows
 	logs    map[topicPartition]Log
@@ -72,7 +73,7 @@ type deletedPartition struct {
 // OpenDir takes a log directory for this process, creating it when it is missing.
 // What it finds wrong and can live with, Warnings tells.
 func OpenDir(fs vfs.FS, dir string, id Identity) (*Dir, error) {
-	if err := fs.MkdirAll(dir); err != nil {
+	if err := makeDir(fs, path.Clean(dir)); err != nil {
 		return nil, fmt.Errorf("log directory %s: %w", dir, err)
 	}
 	lock, err := fs.Lock(path.Join(dir, lockFile))
@@ -88,6 +89,24 @@ func OpenDir(fs vfs.FS, dir string, id Identity) (*Dir, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// makeDir makes a directory and those above it that are missing, durably.
+func makeDir(fs vfs.FS, dir string) error {
+	_, err := fs.Stat(dir)
+	if !errors.Is(err, iofs.ErrNotExist) {
+		return err
+	}
+	parent := path.Dir(dir)
+	if parent != dir && parent != "." {
+		if err := makeDir(fs, parent); err != nil {
+			return err
+		}
+	}
+	if err := fs.MkdirAll(dir); err != nil {
+		return err
+	}
+	return fs.SyncDir(parent)
 }
 
 func (d *Dir) load() error {
@@ -112,9 +131,20 @@ func (d *Dir) load() error {
 	if err != nil {
 		return fmt.Errorf("log directory %s: %w", d.path, err)
 	}
+	here := make(map[topicPartition]bool)
 	for _, name := range names {
+		if tp, ok := parsePartitionDir(name); ok {
+			here[tp] = true
+		}
 		if strings.HasSuffix(name, deletedDirSuffix) && strings.Contains(name, ".") {
 			d.deleted = append(d.deleted, deletedPartition{path: d.file(name)})
+		}
+	}
+	for _, offsets := range []map[topicPartition]int64{d.recovery, d.watermarks, d.starts} {
+		for _, tp := range slices.SortedFunc(maps.Keys(offsets), compareTopicPartition) {
+			if !here[tp] {
+				d.gone = append(d.gone, tp)
+			}
 		}
 	}
 	return nil

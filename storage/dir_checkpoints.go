@@ -60,6 +60,12 @@ func (d *Dir) Checkpoint(highWatermarks []PartitionOffset) error {
 	}
 	d.checkpoint.Lock()
 	defer d.checkpoint.Unlock()
+	for _, tp := range d.gone {
+		delete(d.recovery, tp)
+		delete(d.watermarks, tp)
+		delete(d.starts, tp)
+	}
+	d.gone = nil
 	if err := d.writeRecoveryPoints(); err != nil {
 		return err
 	}
@@ -126,6 +132,7 @@ func (d *Dir) lowerRecoveryPoint(dir string, offset int64) error {
 func (d *Dir) forget(tp topicPartition) error {
 	d.checkpoint.Lock()
 	defer d.checkpoint.Unlock()
+	d.gone = slices.DeleteFunc(d.gone, func(g topicPartition) bool { return g == tp })
 	for _, c := range []struct {
 		file string
 		all  map[topicPartition]int64
@@ -139,6 +146,15 @@ func (d *Dir) forget(tp topicPartition) error {
 		}
 	}
 	return nil
+}
+
+// capWatermark keeps a high watermark from lying above the log's end, which recovery may have lowered.
+func (d *Dir) capWatermark(tp topicPartition, end int64) {
+	d.checkpoint.Lock()
+	defer d.checkpoint.Unlock()
+	if w, ok := d.watermarks[tp]; ok && w > end {
+		d.watermarks[tp] = end
+	}
 }
 
 func (d *Dir) openLogs() []openLog {

@@ -40,6 +40,7 @@ func (d *Dir) Open(topic string, topicID [16]byte, partition int32, cfg LogConfi
 	if err != nil {
 		return nil, rep, err
 	}
+	d.capWatermark(tp, l.LogEndOffset())
 	d.mu.Lock()
 	d.logs[tp] = l
 	d.mu.Unlock()
@@ -170,6 +171,9 @@ func (d *Dir) Delete(topic string, partition int32, now int64) error {
 		return err
 	}
 	del.path = to
+	d.checkpoint.Lock()
+	d.gone = append(d.gone, tp)
+	d.checkpoint.Unlock()
 	d.mu.Lock()
 	d.deleted = append(d.deleted, del)
 	d.mu.Unlock()

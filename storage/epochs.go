@@ -149,8 +149,9 @@ type epochFile struct {
 	written int64
 }
 
-// epochWrite is one version on its way to the file, a step of a Flush. The
-// directory sync that makes its rename durable is the flush's last step.
+// epochWrite is one version on its way to the file, a step of a Flush. It syncs
+// the directory itself: a driver may begin all steps' syncs before it ends one, and
+// a directory sync begun before the rename does not cover it.
 type epochWrite struct {
 	file    *epochFile
 	version int64
@@ -163,7 +164,7 @@ func (w *epochWrite) Sync() error {
 	if w.file.written >= w.version {
 		return nil
 	}
-	if err := replaceFile(w.file.fs, w.file.path, w.content); err != nil {
+	if err := replaceFileDurably(w.file.fs, w.file.path, w.content); err != nil {
 		return err
 	}
 	w.file.written = w.version

@@ -15,26 +15,31 @@ type flushedParts struct {
 }
 
 type flushedSegment struct {
-	s      *segment
-	size   int64
-	sealed bool // its indexes are synced too
+	s    *segment
+	size int64
+	// Whether its indexes are synced too, and whether it was complete then.
+	indexes, sealed bool
 }
 
 // BeginFlush captures what is not durable: the batches of every segment that
 // has such, and of segments that are complete the indexes too, because recovery
-// begins behind them and believes them. The active segment's index need not be
-// durable: recovery checks it against the batches, and makes its tail anew.
+// begins behind them and believes them. Of the active segment's indexes only the
+// part below the newest producer snapshot need be durable: from there on recovery
+// makes them anew.
 // Then the producer snapshots, the leader epochs, and last the directory: a
 // file whose name is lost is lost (H5).
 func (l *segmentLog) BeginFlush() *Flush {
-	if l.writable() != nil {
-		return nil
+	if err := l.writable(); err != nil {
+		if l.flushed.Load() == l.end.Load() {
+			return nil
+		}
+		return failedFlush(l.end.Load(), err)
 	}
 	f := &Flush{UpTo: l.end.Load(), parts: flushedParts{names: l.names, epochs: l.epochs.version, cuts: l.cuts}}
 	for _, s := range l.segments {
-		if !l.captureSegment(f, s) {
+		if err := l.captureSegment(f, s); err != nil {
 			l.releaseFlush(f)
-			return nil // the log has failed
+			return failedFlush(f.UpTo, err)
 		}
 	}
 	for _, name := range l.snapshots.unsynced {
@@ -44,7 +49,6 @@ func (l *segmentLog) BeginFlush() *Flush {
 	names := l.names > l.namesDurable
 	if l.epochs.version > l.epochs.durable {
 		f.Steps = append(f.Steps, &epochWrite{file: &l.epochs.file, version: l.epochs.version, content: l.epochs.encode()})
-		names = true
 	}
 	if names {
 		f.Steps = append(f.Steps, vfs.DirSyncer(l.fs, l.path))
@@ -55,13 +59,22 @@ func (l *segmentLog) BeginFlush() *Flush {
 	return f
 }
 
-// captureSegment adds what segment s has to make durable; false when writing its index failed.
-func (l *segmentLog) captureSegment(f *Flush, s *segment) bool {
-	if s.durable >= s.size && (s.sealed || !s.closing) {
-		return true
+// failedFlush is the flush of what cannot be flushed: no flush at all would read as success.
+func failedFlush(upTo int64, err error) *Flush {
+	return &Flush{UpTo: upTo, Steps: []vfs.Syncer{failedStep{err}}}
+}
+
+type failedStep struct{ err error }
+
+func (s failedStep) Sync() error { return s.err }
+
+// captureSegment adds what segment s has to make durable.
+func (l *segmentLog) captureSegment(f *Flush, s *segment) error {
+	if s.durable >= s.size && (s.sealed || !s.closing) && !s.indexDue {
+		return nil
 	}
-	if l.open(s) != nil {
-		return false
+	if err := l.open(s); err != nil {
+		return err
 	}
 	part := flushedSegment{s: s, size: s.size, sealed: s.closing}
 	if s.durable < s.size {
@@ -69,10 +82,14 @@ func (l *segmentLog) captureSegment(f *Flush, s *segment) bool {
 	}
 	// Written now, though not made durable, so that below the recovery point no
 	// entry is missing after a kill.
-	if l.openIndexes(s) != nil || l.writeIndexes(s) != nil {
-		return false
+	if err := l.openIndexes(s); err != nil {
+		return err
 	}
-	if s.closing {
+	if err := l.writeIndexes(s); err != nil {
+		return err
+	}
+	if s.closing || s.indexDue {
+		part.indexes = true
 		for _, x := range []*index{&s.offsets, &s.times} {
 			if x.dirty && x.file != nil {
 				f.Steps = append(f.Steps, x.file)
@@ -82,7 +99,7 @@ func (l *segmentLog) captureSegment(f *Flush, s *segment) bool {
 	s.pin(0)
 	f.parts.segments = append(f.parts.segments, part)
 	f.parts.names = l.names
-	return true
+	return nil
 }
 
 func (l *segmentLog) releaseFlush(f *Flush) {
@@ -111,6 +128,7 @@ func (l *segmentLog) EndFlush(f *Flush, err error) {
 	for _, p := range f.parts.segments {
 		p.s.durable = max(p.s.durable, p.size)
 		p.s.sealed = p.s.sealed || p.sealed
+		p.s.indexDue = p.s.indexDue && !p.indexes
 	}
 	l.namesDurable = max(l.namesDurable, f.parts.names)
 	l.epochs.durable = max(l.epochs.durable, f.parts.epochs)

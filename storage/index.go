@@ -218,25 +218,23 @@ func (x *index) read(b []byte, slot int) error {
 	return err
 }
 
-// ascending counts the leading entries whose fields rise strictly: what of an
-// index that nobody made durable can be believed. second may be nil.
-func (x *index) ascending(buf *indexBuf, first, second func([]byte) int64) (int, error) {
+// leading counts the entries at the front whose field rises strictly and is at
+// most bound. Behind the part that was made durable anything may lie, in which a
+// search would lose its way.
+func (x *index) leading(buf *indexBuf, field func([]byte) int64, bound int64) (int, error) {
 	block := len(buf) / x.width
-	a, b := int64(-1<<63), int64(-1<<63)
+	last := int64(-1 << 63)
 	for slot := 0; slot < x.written; slot += block {
 		n := min(block, x.written-slot)
 		if err := x.read(buf[:n*x.width], slot); err != nil {
-			return slot, err
+			return 0, err
 		}
 		for i := range n {
-			e := buf[i*x.width:]
-			if first(e) <= a || (second != nil && second(e) <= b) {
+			v := field(buf[i*x.width:])
+			if v <= last || v > bound {
 				return slot + i, nil
 			}
-			a = first(e)
-			if second != nil {
-				b = second(e)
-			}
+			last = v
 		}
 	}
 	return x.written, nil

@@ -171,6 +171,7 @@ func (l *segmentLog) saveSnapshot() error {
 		return l.fail("snapshot", path.Join(l.path, name), 0, err)
 	}
 	l.names++
+	l.active().indexDue = true
 	f.offsets = append(f.offsets, end)
 	f.unsynced = append(f.unsynced, name)
 	return l.dropSnapshots(l.checkpointed.Load(), end)
@@ -198,6 +199,7 @@ func (l *segmentLog) dropSnapshots(needed, end int64) error {
 		if err := removeIfThere(l.fs, path.Join(l.path, name)); err != nil {
 			return l.fail("remove", path.Join(l.path, name), 0, err)
 		}
+		l.names++
 		f.unsynced = slices.DeleteFunc(f.unsynced, func(n string) bool { return n == name })
 	}
 	f.offsets = kept
@@ -247,7 +249,7 @@ func (l *segmentLog) walkProducers(i int, from, now int64) error {
 	if err != nil {
 		return err
 	}
-	w := s.walk(s.size)
+	w := l.walk(s, s.size)
 	defer w.done()
 	for pos < s.size {
 		h, err := w.header(pos)

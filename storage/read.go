@@ -168,7 +168,7 @@ func (l *segmentLog) leadsTo(s *segment, pos, last int64) (bool, error) {
 	if pos < 0 || pos >= s.size {
 		return false, nil
 	}
-	w := s.walk(s.size)
+	w := l.walk(s, s.size)
 	defer w.done()
 	w.big = true // one header is all that is wanted
 	h, err := w.header(pos)
@@ -181,7 +181,7 @@ func (l *segmentLog) leadsTo(s *segment, pos, last int64) (bool, error) {
 
 // scanTo walks from pos to the first batch whose last offset is >= offset.
 func (l *segmentLog) scanTo(s *segment, pos, offset int64) (int64, record.Header, error) {
-	w := s.walk(s.size)
+	w := l.walk(s, s.size)
 	defer w.done()
 	for pos < s.size {
 		h, err := w.header(pos)
@@ -223,7 +223,7 @@ func (l *segmentLog) regionEnd(i int, pos, limit int64, maxBytes int) (to, toOff
 
 // walkEnd walks from a batch at or after pos to the last one that still fits.
 func (l *segmentLog) walkEnd(s *segment, pos, from, stop int64, maxBytes int) (to, toOffset int64, err error) {
-	w := s.walk(stop)
+	w := l.walk(s, stop)
 	defer w.done()
 	for at := from; ; {
 		h, err := w.header(at)
@@ -276,7 +276,7 @@ func (l *segmentLog) bytePosition(s *segment, offset int64) (int64, error) {
 
 // byteBatch finds the batch that begins at pos or spans it.
 func (l *segmentLog) byteBatch(s *segment, pos int64) (int64, record.Header, error) {
-	w := s.walk(s.size)
+	w := l.walk(s, s.size)
 	w.big = true
 	h, err := w.header(pos)
 	w.done()
@@ -349,7 +349,7 @@ func (l *segmentLog) byteRegionEnd(s *segment, pos, stop int64, maxBytes int) (t
 	if err := l.open(s); err != nil {
 		return 0, 0, err
 	}
-	w := s.walk(stop)
+	w := l.walk(s, stop)
 	h, err := w.header(pos)
 	w.done()
 	if err != nil {

@@ -85,6 +85,12 @@ func (l *segmentLog) load(saved savedState, now int64, rep *RecoveryReport) erro
 	if err := l.dropSnapshots(0, end); err != nil {
 		return err
 	}
+	if l.names > l.namesDurable && !fresh {
+		// What was removed must not come back when something else stands in its place.
+		if err := l.syncNames(); err != nil {
+			return err
+		}
+	}
 	if err := l.loadProducers(end, now); err != nil {
 		return err
 	}
@@ -186,7 +192,7 @@ func (l *segmentLog) walkEpochs(n int, below int64) error {
 		if err := l.open(s); err != nil {
 			return err
 		}
-		w := s.walk(s.size)
+		w := l.walk(s, s.size)
 		for pos := int64(0); pos < s.size; {
 			h, err := w.header(pos)
 			if err != nil || h.BaseOffset >= below {
@@ -234,7 +240,7 @@ func (l *segmentLog) lastBatch(s *segment) (record.Header, error) {
 	if err != nil {
 		return record.Header{}, err
 	}
-	w := s.walk(s.size)
+	w := l.walk(s, s.size)
 	defer w.done()
 	for {
 		h, err := w.header(pos)
@@ -253,6 +259,8 @@ func (l *segmentLog) lastBatch(s *segment) (record.Header, error) {
 // tails are made anew.
 func (l *segmentLog) recover(recoveryPoint int64, epochsKnown bool, rep *RecoveryReport) error {
 	first := l.segmentAt(recoveryPoint)
+	// The scan adds those from here on; the file may have more, of batches that were cut off.
+	l.epochs.truncateEnd(recoveryPoint)
 	if !epochsKnown {
 		if err := l.walkEpochs(first+1, recoveryPoint); err != nil {
 			return err
@@ -271,11 +279,14 @@ func (l *segmentLog) recover(recoveryPoint int64, epochsKnown bool, rep *Recover
 			return l.dropFrom(i, expected, recoveryPoint, rep)
 		}
 		from := int64(0)
+		var err error
 		if i == first {
-			var err error
-			if from, expected, err = l.recoveryStart(i, recoveryPoint); err != nil {
-				return err
-			}
+			from, expected, err = l.recoveryStart(i, recoveryPoint)
+		} else {
+			err = l.startIndexes(s, 0, s.base)
+		}
+		if err != nil {
+			return err
 		}
 		s.closing = i+1 < len(l.segments)
 		next, whole, err := l.recoverSegment(i, from, expected, rep)
@@ -301,7 +312,6 @@ func (l *segmentLog) dropFrom(i int, end, recoveryPoint int64, rep *RecoveryRepo
 			return err
 		}
 	}
-	dropped := i < len(l.segments)
 	l.segments = slices.Clip(l.segments[:i])
 	s := l.active()
 	s.closing, s.sealed = false, false
@@ -314,114 +324,146 @@ func (l *segmentLog) dropFrom(i int, end, recoveryPoint int64, rep *RecoveryRepo
 			return err
 		}
 	}
-	if dropped {
-		return l.syncNames()
-	}
 	return nil
 }
 
 // recoveryStart finds where in segment i the scan begins: at the recovery point,
-// if the index leads there, and otherwise at the segment's first batch.
+// if the batches lead there, and otherwise at the segment's first batch.
+//
+// Indexes are durable up to the newest producer snapshot that is not above the
+// recovery point: the flush that made the snapshot durable synced them before, and the
+// recovery point only then went past it. From there on they are made anew.
 func (l *segmentLog) recoveryStart(i int, recoveryPoint int64) (pos, expected int64, err error) {
 	s := l.segments[i]
 	if s.size == 0 || recoveryPoint <= s.base {
-		return 0, s.base, l.startIndexes(s, 0)
+		return 0, s.base, l.startIndexes(s, 0, s.base)
 	}
-	if pos, ok, err := l.trustedPosition(s, recoveryPoint); err != nil || ok {
-		if err != nil {
+	known := s.base
+	for _, o := range l.snapshots.offsets {
+		if o <= recoveryPoint {
+			known = max(known, o)
+		}
+	}
+	pos, ok, err := l.trustedPosition(s, known)
+	if err != nil {
+		return 0, 0, err
+	}
+	if ok {
+		if err := l.startIndexes(s, pos, known); err != nil {
 			return 0, 0, err
 		}
-		s.durable = pos
-		return pos, recoveryPoint, l.startIndexes(s, pos)
+		if pos, ok, err = l.indexUpTo(s, pos, known, recoveryPoint); err != nil {
+			return 0, 0, err
+		}
 	}
-	return 0, s.base, l.startIndexes(s, 0)
+	if !ok {
+		return 0, s.base, l.startIndexes(s, 0, s.base)
+	}
+	s.durable = pos
+	return pos, recoveryPoint, nil
 }
 
-// trustedPosition finds the batch boundary at the recovery point. ok is false
-// when index or batches do not lead to it.
-func (l *segmentLog) trustedPosition(s *segment, recoveryPoint int64) (pos int64, ok bool, err error) {
-	if err := l.open(s); err != nil {
-		return 0, false, err
-	}
-	if l.cfg.Offsets == OffsetsByte {
-		pos := recoveryPoint - s.base
-		return pos, pos <= s.size, nil
-	}
-	for _, x := range []*index{&s.offsets, &s.times} {
-		if err := x.load(l.fs); err != nil {
-			return 0, false, err
-		}
-	}
-	buf := indexBufs.Get().(*indexBuf)
-	defer indexBufs.Put(buf)
-	// A power cut may have left anything in an index that was not durable.
-	n, err := s.offsets.ascending(buf, entryOffset, entryPos)
-	if err != nil {
-		return 0, false, err
-	}
-	if n < s.offsets.written {
-		if err := s.offsets.truncate(n); err != nil {
-			return 0, false, err
-		}
-	}
-	slot, e, err := s.offsets.search(buf, entryOffset, recoveryPoint-1-s.base)
-	if err != nil {
-		return 0, false, err
-	}
-	if slot >= 0 {
-		pos = entryPos(e)
-		if ok, err := l.leadsTo(s, pos, s.base+entryOffset(e)); !ok || err != nil {
-			return 0, false, err
-		}
-	}
-	w := s.walk(s.size)
+// indexUpTo takes the batches from pos, which has offset known, up to offset end
+// into the indexes; ok is false when they do not lead there.
+func (l *segmentLog) indexUpTo(s *segment, pos, known, end int64) (at int64, ok bool, err error) {
+	w := l.walk(s, s.size)
 	defer w.done()
-	for pos < s.size {
+	for known < end {
 		h, err := w.header(pos)
 		var damaged *CorruptionError
-		if errors.As(err, &damaged) {
+		if errors.As(err, &damaged) || (err == nil && h.BaseOffset < known) {
 			return 0, false, nil
 		}
 		if err != nil {
 			return 0, false, err
 		}
-		if h.BaseOffset >= recoveryPoint {
-			return pos, h.BaseOffset == recoveryPoint, nil
+		if err := l.noteIndexes(s, h, pos); err != nil {
+			return 0, false, err
 		}
 		pos += int64(h.Size())
-		if h.NextOffset() == recoveryPoint {
+		known = h.NextOffset()
+	}
+	return pos, known == end, nil
+}
+
+// trustedPosition finds where the batch with offset known begins. ok is false
+// when index and batches do not lead there.
+func (l *segmentLog) trustedPosition(s *segment, known int64) (pos int64, ok bool, err error) {
+	if known == s.base {
+		return 0, true, nil
+	}
+	if err := l.open(s); err != nil {
+		return 0, false, err
+	}
+	if l.cfg.Offsets == OffsetsByte {
+		pos := known - s.base
+		return pos, pos <= s.size, nil
+	}
+	if err := s.offsets.load(l.fs); err != nil {
+		return 0, false, err
+	}
+	buf := indexBufs.Get().(*indexBuf)
+	defer indexBufs.Put(buf)
+	n, err := s.offsets.leading(buf, entryOffset, known-1-s.base)
+	if err != nil {
+		return 0, false, err
+	}
+	if n > 0 {
+		e, err := s.offsets.entry(buf, n-1)
+		if err != nil {
+			return 0, false, err
+		}
+		pos = entryPos(e)
+		if ok, err := l.leadsTo(s, pos, s.base+entryOffset(e)); !ok || err != nil {
+			return 0, false, err
+		}
+	}
+	w := l.walk(s, s.size)
+	defer w.done()
+	for pos < s.size {
+		h, err := w.header(pos)
+		var damaged *CorruptionError
+		switch {
+		case errors.As(err, &damaged):
+			return 0, false, nil
+		case err != nil:
+			return 0, false, err
+		case h.BaseOffset >= known:
+			return pos, h.BaseOffset == known, nil
+		}
+		pos += int64(h.Size())
+		if h.NextOffset() == known {
 			return pos, true, nil
 		}
 	}
-	return pos, false, nil
+	return 0, false, nil
 }
 
-// startIndexes keeps the index entries for batches below pos and loads what
-// appending to them needs.
-func (l *segmentLog) startIndexes(s *segment, pos int64) error {
+// startIndexes keeps the index entries for batches below pos, where offset known
+// begins, and loads what appending to them needs.
+func (l *segmentLog) startIndexes(s *segment, pos, known int64) error {
 	for _, x := range []*index{&s.offsets, &s.times} {
 		if err := x.load(l.fs); err != nil {
 			return err
 		}
 	}
-	if pos > 0 {
-		buf := indexBufs.Get().(*indexBuf)
-		defer indexBufs.Put(buf)
-		n, err := s.times.ascending(buf, entryTime, entryTimeOffset)
+	buf := indexBufs.Get().(*indexBuf)
+	defer indexBufs.Put(buf)
+	for _, x := range []struct {
+		*index
+		field func([]byte) int64
+		bound int64
+	}{{&s.offsets, entryPos, pos - 1}, {&s.times, entryTimeOffset, known - 1 - s.base}} {
+		n, err := x.leading(buf, x.field, x.bound)
 		if err != nil {
 			return err
 		}
-		if n < s.times.written {
-			if err := s.times.truncate(n); err != nil {
-				return err
-			}
+		if err := x.truncate(n); err != nil {
+			return err
 		}
 	}
 	size := s.size
-	s.size = pos
-	if err := l.keepIndexesBelow(s, pos); err != nil {
-		return err
-	}
+	s.size, s.summed = pos, false
 	err := l.summarize(s)
 	s.size = size
 	return err

@@ -20,7 +20,7 @@ func (l *segmentLog) recoverSegment(i int, pos, expected int64, rep *RecoveryRep
 	if err := l.open(s); err != nil {
 		return 0, false, err
 	}
-	w := s.walk(size)
+	w := l.walk(s, size)
 	defer w.done()
 	reason := ""
 	s.size = pos

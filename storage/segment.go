@@ -49,7 +49,9 @@ type segment struct {
 	durable int64 // log bytes that a flush has made durable
 	sealed  bool  // a later segment exists, and this one's indexes are durable too
 	closing bool  // a later segment exists
-	whole   bool  // the last time index entry has the largest timestamp
+	// indexDue: a producer snapshot was written inside the segment, so the next flush syncs the indexes.
+	indexDue bool
+	whole    bool // the last time index entry has the largest timestamp
 
 	refs      atomic.Int32 // one of the log, and one for each live region and pending flush
 	pinnedEnd int64        // no live region reaches past it

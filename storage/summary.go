@@ -11,7 +11,7 @@ func (l *segmentLog) headerAt(s *segment, pos int64) (record.Header, error) {
 	if err := l.open(s); err != nil {
 		return record.Header{}, err
 	}
-	w := s.walk(s.size)
+	w := l.walk(s, s.size)
 	defer w.done()
 	w.big = true
 	return w.header(pos)
@@ -63,7 +63,7 @@ func (l *segmentLog) summarize(s *segment) error {
 	if s.whole || s.closing {
 		return nil
 	}
-	w := s.walk(s.size)
+	w := l.walk(s, s.size)
 	defer w.done()
 	for pos := from; pos < s.size; {
 		h, err := w.header(pos)
@@ -91,7 +91,7 @@ func (l *segmentLog) rebuildIndexes(s *segment) error {
 	}
 	s.firstTimestamp, s.maxTimestamp, s.maxTimestampOffset, s.sinceIndex = -1, -1, -1, 0
 	s.summed = true
-	w := s.walk(s.size)
+	w := l.walk(s, s.size)
 	defer w.done()
 	for pos := int64(0); pos < s.size; {
 		h, err := w.header(pos)
@@ -160,7 +160,7 @@ func (l *segmentLog) lastOffsetBelow(s *segment, pos int64, buf *indexBuf) (int6
 	if err := l.open(s); err != nil {
 		return 0, err
 	}
-	w := s.walk(pos)
+	w := l.walk(s, pos)
 	defer w.done()
 	for {
 		h, err := w.header(at)

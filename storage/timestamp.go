@@ -56,7 +56,7 @@ func (l *segmentLog) scanForTime(s *segment, pos, ts, start int64) (offset, time
 	if err := l.open(s); err != nil {
 		return 0, 0, 0, false, err
 	}
-	w := s.walk(s.size)
+	w := l.walk(s, s.size)
 	defer w.done()
 	for pos < s.size {
 		h, err := w.header(pos)

@@ -51,6 +51,11 @@ func (l *segmentLog) cutPosition(i int, offset int64) (int64, error) {
 func (l *segmentLog) lowerEnd(end int64) error {
 	l.cuts++
 	l.found.clear()
+	// Gone before the directory's sync below: one that came back would be taken
+	// for the state of the batches that will stand there.
+	if err := l.dropSnapshots(l.checkpointed.Load(), end); err != nil {
+		return err
+	}
 	l.end.Store(end)
 	if l.logStart.Load() > end {
 		l.logStart.Store(end)
@@ -71,20 +76,20 @@ func (l *segmentLog) lowerEnd(end int64) error {
 // though its file goes on, and a new segment, which says so after a restart, takes the appends.
 func (l *segmentLog) cutSegment(i int, pos, end int64) error {
 	for len(l.segments) > i+1 {
-		last := l.active()
-		l.segments = l.segments[:len(l.segments)-1]
-		if err := l.deleteSegment(last, -1); err != nil {
+		if err := l.dropLast(); err != nil {
 			return err
 		}
 	}
 	s := l.active()
 	pinned := s.pinned() && s.pinnedEnd > pos
 	if pinned && pos == 0 {
-		l.segments = l.segments[:len(l.segments)-1]
-		if err := l.deleteSegment(s, -1); err != nil {
+		if err := l.dropLast(); err != nil {
 			return err
 		}
-		return l.create(end, s.created)
+		if err := l.create(end, s.created); err != nil {
+			return err
+		}
+		return l.syncNames()
 	}
 	if err := l.cutIndexes(s, pos); err != nil {
 		return err
@@ -105,6 +110,17 @@ func (l *segmentLog) cutSegment(i int, pos, end int64) error {
 	return l.cutFile(s, pos)
 }
 
+// dropLast deletes the active segment. The directory is synced each time: were an
+// earlier segment's name lost before a later one's, a log with a hole would be left.
+func (l *segmentLog) dropLast() error {
+	s := l.active()
+	l.segments = l.segments[:len(l.segments)-1]
+	if err := l.deleteSegment(s, -1); err != nil {
+		return err
+	}
+	return l.syncNames()
+}
+
 func (l *segmentLog) cutFile(s *segment, pos int64) error {
 	if err := l.open(s); err != nil {
 		return l.fail("truncate", s.path(), pos, err)
@@ -114,6 +130,15 @@ func (l *segmentLog) cutFile(s *segment, pos int64) error {
 	}
 	if err := s.log.Sync(); err != nil {
 		return l.fail("fsync", s.path(), pos, err)
+	}
+	// The indexes too: an old entry that came back would lead to a batch that is no more.
+	for _, x := range []*index{&s.offsets, &s.times} {
+		if x.file == nil || !x.dirty {
+			continue
+		}
+		if err := x.file.Sync(); err != nil {
+			return l.fail("fsync", x.name, 0, err)
+		}
 	}
 	s.cutAt = -1
 	return l.syncNames()
@@ -155,11 +180,8 @@ func (l *segmentLog) cutIndexes(s *segment, pos int64) error {
 // afterCut brings what is derived from the batches back to the new end.
 func (l *segmentLog) afterCut(end int64) error {
 	l.epochs.truncateEnd(end)
-	if err := l.dropSnapshots(l.checkpointed.Load(), end); err != nil {
-		return err
-	}
 	if err := l.loadProducers(end, l.active().created); err != nil {
-		return err
+		return l.fail("truncate", l.path, end, err) // the batches are gone, their producers not known
 	}
 	if end > 0 && end == l.active().base {
 		// As when rolling: what the earlier segments say of the producers may go with them.
@@ -175,9 +197,7 @@ func (l *segmentLog) restartAt(offset int64) error {
 	}
 	created := l.active().created
 	for len(l.segments) > 0 {
-		last := l.active()
-		l.segments = l.segments[:len(l.segments)-1]
-		if err := l.deleteSegment(last, -1); err != nil {
+		if err := l.dropLast(); err != nil {
 			return err
 		}
 	}

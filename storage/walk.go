@@ -18,18 +18,18 @@ var walkBufs = sync.Pool{New: func() any { return new(walkBuf) }}
 // walk reads the headers of a segment's batches, from one to the next. It reads a
 // chunk at a time while batches are small and only headers when they are large.
 type walk struct {
-	s    *segment
-	file io.ReaderAt
-	end  int64 // no batch reaches past it
-	buf  *walkBuf
-	at   int64 // file position of buf[0]
-	n    int   // valid bytes of buf
-	big  bool  // the last batch was larger than a chunk is worth
+	l   *segmentLog
+	s   *segment
+	end int64 // no batch reaches past it
+	buf *walkBuf
+	at  int64 // file position of buf[0]
+	n   int   // valid bytes of buf
+	big bool  // the last batch was larger than a chunk is worth
 }
 
-// walk begins a walk over the segment's first end bytes. The log file is open.
-func (s *segment) walk(end int64) walk {
-	return walk{s: s, file: s.log, end: end, buf: walkBufs.Get().(*walkBuf)}
+// walk begins a walk over the segment's first end bytes.
+func (l *segmentLog) walk(s *segment, end int64) walk {
+	return walk{l: l, s: s, end: end, buf: walkBufs.Get().(*walkBuf)}
 }
 
 func (w *walk) done() { walkBufs.Put(w.buf) }
@@ -44,7 +44,10 @@ func (w *walk) header(pos int64) (record.Header, error) {
 		if w.big {
 			want = record.HeaderSize
 		}
-		if err := readFull(w.file, w.buf[:want], pos); err != nil {
+		if err := w.l.open(w.s); err != nil {
+			return record.Header{}, err
+		}
+		if err := readFull(w.s.log, w.buf[:want], pos); err != nil {
 			return record.Header{}, fmt.Errorf("reading %s at byte %d: %w", w.s.path(), pos, err)
 		}
 		w.at, w.n = pos, want
