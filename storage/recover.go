@@ -82,6 +82,7 @@ func (l *segmentLog) load(saved savedState, now int64, rep *RecoveryReport) erro
 		l.logStart.Store(end)
 	}
 	l.epochs.truncateEnd(end)
+	l.epochs.truncateStart(l.logStart.Load()) // recovery may have found epochs that ended below it
 	if err := l.dropSnapshots(0, end); err != nil {
 		return err
 	}
