@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/tidemark-log/tidemark/storage/record"
 	"github.com/tidemark-log/tidemark/storage/vfs"
@@ -63,10 +65,11 @@ type btreeLog struct {
 	cfg   LogConfig
 	names vfs.Syncer // of the file's directory; nil once the file's name is durable
 
-	start, end, flushed int64
-	fileBytes           int64
-	unsaved             int64 // bytes appended since the producers' state was last put into the tree
-	lastNow             int64 // the latest wall time seen, ms
+	// Read by a checkpoint and the metrics without the partition's lock.
+	start, end, flushed, fileBytes atomic.Int64
+
+	unsaved int64 // bytes appended since the producers' state was last put into the tree
+	lastNow int64 // the latest wall time seen, ms
 
 	flushesOpen, flushesStale int // begun and not ended; of those, begun before a truncation
 
@@ -122,7 +125,7 @@ func openBTree(d *Dir, dir string, cfg LogConfig, now int64) (Log, RecoveryRepor
 
 // btreeOpenError tells damage from other failures.
 func btreeOpenError(name string, err error) error {
-	for _, damage := range []error{bbolt.ErrInvalid, bbolt.ErrChecksum, bbolt.ErrVersionMismatch} {
+	for _, damage := range []error{bolterrors.ErrInvalid, bolterrors.ErrChecksum, bolterrors.ErrVersionMismatch} {
 		if errors.Is(err, damage) {
 			return &CorruptionError{File: name, Reason: err.Error()}
 		}
@@ -139,28 +142,29 @@ func (l *btreeLog) load() error {
 			}
 		}
 		meta := tx.Bucket(bucketMeta)
-		l.start, l.end = getOffset(meta, metaStart), getOffset(meta, metaEnd)
+		start, end := getOffset(meta, metaStart), getOffset(meta, metaEnd)
 		if k, _ := tx.Bucket(bucketBatches).Cursor().Last(); k != nil {
-			l.end = max(l.end, batchKeyOf(k).lastOffset+1)
+			end = max(end, batchKeyOf(k).lastOffset+1)
 		}
-		l.end = max(l.end, l.start)
+		l.start.Store(start)
+		l.end.Store(max(end, start))
 		if b := meta.Get(metaEpochs); b != nil {
 			if err := l.epochs.decode(b); err != nil {
 				return err
 			}
 		}
 		l.times.load(tx)
-		l.fileBytes = tx.Size()
-		return l.loadProducers(tx, l.end)
+		l.fileBytes.Store(tx.Size())
+		return l.loadProducers(tx, l.end.Load())
 	})
 	if err == nil {
-		err = l.removeBelow(l.start)
+		err = l.removeBelow(l.start.Load())
 	}
 	if err == nil {
 		// What a killed process left is read from the page cache: it may not be on the disk yet.
 		err = l.db.Sync()
 	}
-	l.flushed = l.end
+	l.flushed.Store(l.end.Load())
 	return err
 }
 
@@ -170,11 +174,11 @@ func (l *btreeLog) loadProducers(tx *bbolt.Tx, end int64) error {
 	meta := tx.Bucket(bucketMeta)
 	from, saved := getOffset(meta, metaEnd), metaProducers
 	switch {
-	case end < l.start: // emptied, and begun anew below
+	case end < l.start.Load(): // emptied, and begun anew below
 		l.producers.clear()
 		return nil
-	case from < l.start || from > end:
-		from, saved = l.start, metaBelow
+	case from < l.start.Load() || from > end:
+		from, saved = l.start.Load(), metaBelow
 	}
 	return replayProducers(tx, &l.producers, saved, from, end, l.lastNow)
 }
@@ -238,14 +242,14 @@ func (l *btreeLog) Append(batches []byte, a AppendArgs) (Appended, error) {
 		return Appended{}, err
 	}
 	l.lastNow = a.Now
-	dup, err := checkAppend(batches, a, l.end, &l.cfg, &l.producers)
+	dup, err := checkAppend(batches, a, l.end.Load(), &l.cfg, &l.producers)
 	if err != nil {
 		return Appended{}, err
 	}
 	if dup != nil {
-		return dup.appended(l.start, l.cfg.LogAppendTime), nil
+		return dup.appended(l.start.Load(), l.cfg.LogAppendTime), nil
 	}
-	first, err := stampAppend(batches, a, l.end, &l.cfg)
+	first, err := stampAppend(batches, a, l.end.Load(), &l.cfg)
 	if err != nil {
 		return Appended{}, err
 	}
@@ -257,9 +261,9 @@ func (l *btreeLog) Append(batches []byte, a AppendArgs) (Appended, error) {
 	l.times = times
 	for h := range record.Batches(batches) {
 		l.producers.update(h, a.Now)
-		l.end = h.NextOffset()
+		l.end.Store(h.NextOffset())
 	}
-	done := Appended{BaseOffset: first, LastOffset: l.end - 1, AppendTime: -1, LogStartOffset: l.start, Bytes: len(batches)}
+	done := Appended{BaseOffset: first, LastOffset: l.end.Load() - 1, AppendTime: -1, LogStartOffset: l.start.Load(), Bytes: len(batches)}
 	if l.cfg.LogAppendTime && !a.Replica {
 		done.AppendTime = a.Now
 	}
@@ -282,11 +286,11 @@ func (l *btreeLog) put(tx *bbolt.Tx, batches []byte, times *btreeTimes) error {
 		}
 	}
 	if l.unsaved += int64(len(batches)); l.unsaved >= snapshotEvery {
-		if err := l.saveEnd(tx, l.end); err != nil {
+		if err := l.saveEnd(tx, l.end.Load()); err != nil {
 			return err
 		}
 	}
-	l.fileBytes = tx.Size()
+	l.fileBytes.Store(tx.Size())
 	return nil
 }
 
@@ -325,15 +329,15 @@ func (p *btreeAppender) put(h record.Header, batch []byte, times *btreeTimes) er
 
 // EndOffsetForEpoch answers from the leader epoch cache.
 func (l *btreeLog) EndOffsetForEpoch(epoch int32) (found int32, end int64) {
-	return l.epochs.endOffset(epoch, l.end)
+	return l.epochs.endOffset(epoch, l.end.Load())
 }
 
-func (l *btreeLog) LogStartOffset() int64 { return l.start }
-func (l *btreeLog) LogEndOffset() int64   { return l.end }
-func (l *btreeLog) FlushedOffset() int64  { return l.flushed }
+func (l *btreeLog) LogStartOffset() int64 { return l.start.Load() }
+func (l *btreeLog) LogEndOffset() int64   { return l.end.Load() }
+func (l *btreeLog) FlushedOffset() int64  { return l.flushed.Load() }
 
 // Size is the file's length: a tree keeps the pages of what it deleted, to use them again.
-func (l *btreeLog) Size() int64 { return l.fileBytes }
+func (l *btreeLog) Size() int64 { return l.fileBytes.Load() }
 
 // SetConfig applies cfg from the next append on. The engine and the tree's key never change.
 func (l *btreeLog) SetConfig(cfg LogConfig) {
@@ -365,10 +369,10 @@ func (l *btreeLog) writable() error {
 
 // BeginFlush asks for a sync of the file, and of the directory the first time.
 func (l *btreeLog) BeginFlush() *Flush {
-	if l.flushed == l.end {
+	if l.flushed.Load() == l.end.Load() {
 		return nil
 	}
-	f := &Flush{UpTo: l.end, Steps: []vfs.Syncer{l.db}}
+	f := &Flush{UpTo: l.end.Load(), Steps: []vfs.Syncer{l.db}}
 	if l.names != nil {
 		f.Steps = append(f.Steps, l.names)
 	}
@@ -389,7 +393,7 @@ func (l *btreeLog) EndFlush(f *Flush, err error) {
 		l.flushesStale--
 		return
 	}
-	l.flushed = max(l.flushed, f.UpTo)
+	l.flushed.Store(max(l.flushed.Load(), f.UpTo))
 }
 
 // Close keeps the producers' state, so that the next opening need not look for
@@ -400,8 +404,8 @@ func (l *btreeLog) Close() error {
 	}
 	l.closed = true
 	var err error
-	if l.writable() == nil && l.flushed == l.end {
-		if err = l.db.Update(func(tx *bbolt.Tx) error { return l.saveEnd(tx, l.end) }); err == nil {
+	if l.writable() == nil && l.flushed.Load() == l.end.Load() {
+		if err = l.db.Update(func(tx *bbolt.Tx) error { return l.saveEnd(tx, l.end.Load()) }); err == nil {
 			err = l.db.Sync()
 		}
 	}

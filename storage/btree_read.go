@@ -10,7 +10,7 @@ import (
 
 // Read copies whole batches into a pooled buffer: see btreeLog for why it copies.
 func (l *btreeLog) Read(offset, limit int64, maxBytes int) (Region, error) {
-	if offset < l.start || offset > l.end {
+	if offset < l.start.Load() || offset > l.end.Load() {
 		return Region{}, ErrOffsetOutOfRange
 	}
 	var region Region
@@ -92,7 +92,7 @@ func (l *btreeLog) OffsetForTimestamp(ts int64) (offset, timestamp int64, epoch 
 	offset, timestamp, epoch = -1, -1, -1
 	err = l.db.View(func(tx *bbolt.Tx) error {
 		c := tx.Bucket(bucketBatches).Cursor()
-		for k, v := c.Seek(offsetKey(max(l.start, firstCandidate(tx, ts)))); k != nil; k, v = c.Next() {
+		for k, v := c.Seek(offsetKey(max(l.start.Load(), firstCandidate(tx, ts)))); k != nil; k, v = c.Next() {
 			h := record.ReadHeader(v)
 			if h.MaxTimestamp < ts {
 				continue
@@ -101,7 +101,7 @@ func (l *btreeLog) OffsetForTimestamp(ts int64) (offset, timestamp int64, epoch 
 				if err != nil {
 					return &CorruptionError{File: l.name, Offset: h.BaseOffset, Reason: err.Error()}
 				}
-				if r.Timestamp >= ts && r.Offset >= l.start {
+				if r.Timestamp >= ts && r.Offset >= l.start.Load() {
 					offset, timestamp, epoch, ok = r.Offset, r.Timestamp, h.PartitionLeaderEpoch, true
 					return nil
 				}

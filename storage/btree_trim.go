@@ -75,7 +75,7 @@ func (l *btreeLog) Truncate(offset int64) error {
 	if err := l.writable(); err != nil {
 		return err
 	}
-	if offset >= l.end {
+	if offset >= l.end.Load() {
 		return nil
 	}
 	var end int64
@@ -96,7 +96,9 @@ func (l *btreeLog) Truncate(offset int64) error {
 		return l.fail("truncate", err)
 	}
 	l.flushesStale = l.flushesOpen
-	l.end, l.start, l.flushed = end, min(l.start, end), min(l.flushed, end)
+	l.end.Store(end)
+	l.start.Store(min(l.start.Load(), end))
+	l.flushed.Store(min(l.flushed.Load(), end))
 	return nil
 }
 
@@ -120,7 +122,7 @@ func (l *btreeLog) cutTo(tx *bbolt.Tx, offset int64) error {
 	if err := l.saveEpochs(tx); err != nil {
 		return err
 	}
-	if offset < l.start {
+	if offset < l.start.Load() {
 		if err := putOffset(tx, metaStart, offset); err != nil {
 			return err
 		}
@@ -142,16 +144,16 @@ func (l *btreeLog) AdvanceLogStart(offset int64) error {
 		return err
 	}
 	switch {
-	case offset > l.end:
+	case offset > l.end.Load():
 		return ErrOffsetOutOfRange
-	case offset <= l.start:
+	case offset <= l.start.Load():
 		return nil
 	}
 	// The new start is in the tree before the first batch goes.
 	if err := l.db.Update(func(tx *bbolt.Tx) error { return l.saveStart(tx, offset) }); err != nil {
 		return l.fail("advance log start", err)
 	}
-	l.start = offset
+	l.start.Store(offset)
 	if err := l.removeBelow(offset); err != nil {
 		return l.fail("advance log start", err)
 	}
@@ -162,7 +164,7 @@ func (l *btreeLog) AdvanceLogStart(offset int64) error {
 // that outlives the batches.
 func (l *btreeLog) saveStart(tx *bbolt.Tx, offset int64) error {
 	below := producerStates{max: l.cfg.ProducerIDsMax}
-	if err := replayProducers(tx, &below, metaBelow, l.start, offset, l.lastNow); err != nil {
+	if err := replayProducers(tx, &below, metaBelow, l.start.Load(), offset, l.lastNow); err != nil {
 		return err
 	}
 	if err := tx.Bucket(bucketMeta).Put(metaBelow, below.encode()); err != nil {
@@ -189,7 +191,7 @@ func (l *btreeLog) Retain(now, limit int64) ([]DeletedSegment, error) {
 	l.lastNow = now
 	l.producers.expire(now, l.cfg.ProducerIDExpirationMs)
 	var deleted []DeletedSegment
-	start := l.start
+	start := l.start.Load()
 	err := l.db.View(func(tx *bbolt.Tx) error {
 		deleted, start = l.expired(tx.Bucket(bucketBatches).Cursor(), now, limit)
 		return nil
@@ -203,7 +205,7 @@ func (l *btreeLog) Retain(now, limit int64) ([]DeletedSegment, error) {
 // expired finds what retention deletes, oldest first, one entry for each reason,
 // and the log start offset that is left.
 func (l *btreeLog) expired(c *bbolt.Cursor, now, limit int64) (deleted []DeletedSegment, start int64) {
-	start = l.start
+	start = l.start.Load()
 	excess := int64(-1) // bytes over retention.bytes
 	if l.cfg.RetentionBytes >= 0 {
 		excess = batchBytes(c) - l.cfg.RetentionBytes

@@ -116,11 +116,11 @@ func (g *generator) end() int64 {
 
 func (g *generator) next() op {
 	switch k := g.rng.IntN(100); {
-	case k < 42:
+	case k < 40:
 		return g.append()
-	case k < 64:
+	case k < 60:
 		return g.read()
-	case k < 72:
+	case k < 67:
 		return opTimestamp{metamorphicStart + g.rng.Int64N(g.now-metamorphicStart+1000) - 500}
 	case k < 75:
 		return opEpoch{g.epoch - g.rng.Int32N(4)}

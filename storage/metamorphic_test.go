@@ -231,12 +231,12 @@ func (r *run) all(ops []op) error {
 		r.history = append(r.history, line)
 	}
 	r.releaseAll()
-	return r.world.close(r.log)
+	return r.world.close()
 }
 
 func (r *run) reopen(kill bool, now int64) error {
 	r.releaseAll()
-	l, err := r.world.reopen(r.log, kill, now)
+	l, err := r.world.reopen(kill, now)
 	if err == nil {
 		r.log = r.wrap(l)
 	}
@@ -252,7 +252,7 @@ func (r *run) perform(o op) (string, error) {
 	case opTimestamp:
 		offset, ts, epoch, ok, err := r.log.OffsetForTimestamp(o.ts)
 		if err != nil || !ok {
-			return fmt.Sprint("none "), err
+			return "none ", err
 		}
 		return fmt.Sprintf("record %d at %d of epoch %d ", r.ordinal(offset), ts, epoch), nil
 	case opEpoch:
@@ -503,7 +503,7 @@ func (w *logWorld) tempDir() string {
 // reopen ends the process that has the log open, by a clean shutdown or a kill,
 // and starts the next one. A kill leaves the files as they are at that moment:
 // the next process gets a copy of them, and the old one's closing changes only the original.
-func (w *logWorld) reopen(l Log, kill bool, now int64) (Log, error) {
+func (w *logWorld) reopen(kill bool, now int64) (Log, error) {
 	if w.dir != nil {
 		old := w.root
 		if kill {
@@ -531,7 +531,7 @@ func (w *logWorld) reopen(l Log, kill bool, now int64) (Log, error) {
 	return l, err
 }
 
-func (w *logWorld) close(Log) error { return w.dir.Close(true) }
+func (w *logWorld) close() error { return w.dir.Close(true) }
 
 // lazyFS makes nothing durable: the test kills processes and cuts no power, and would mostly wait.
 type lazyFS struct{ *vfs.Real }
