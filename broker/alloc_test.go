@@ -108,3 +108,22 @@ func TestFetchAllocatesPerRequestNotPerBatch(t *testing.T) {
 		t.Errorf("%v allocations for a fetch of one batch, %v for hundreds: a small constant is wanted", one, many)
 	}
 }
+
+// TestARequestThatNamesTooMuchIsRefused: its answer could be many times its own length.
+func TestARequestThatNamesTooMuchIsRefused(t *testing.T) {
+	_, b := started(t)
+	ask := func(n int) broker.Answer {
+		req := kmsg.NewPtrListOffsetsRequest()
+		req.Version = 5
+		req.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: "t", Partitions: make([]kmsg.ListOffsetsRequestTopicPartition, n)}}
+		var answer broker.Answer
+		b.Handle(broker.Request{Body: req}, func(a broker.Answer) { answer = a })
+		return answer
+	}
+	if a := ask(99_999); a.Body == nil {
+		t.Fatal("a request within the bound is refused")
+	}
+	if a := ask(100_000); a.Body != nil || !a.Close {
+		t.Fatal("a request over the bound is answered")
+	}
+}

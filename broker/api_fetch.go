@@ -75,12 +75,22 @@ func (b *Broker) handleFetch(conn ConnID, req *kmsg.FetchRequest, reply Reply) {
 		return
 	}
 	bytes, failed := op.read()
-	if failed || bytes >= op.minBytes || req.MaxWaitMillis <= 0 || len(op.topics) == 0 {
+	if failed || bytes >= op.minBytes || req.MaxWaitMillis <= 0 || !op.asksForAny() {
 		reply(Answer{Fetch: op.encode(codeNone)})
 		return
 	}
 	op.release() // a fetch that waits pins nothing
 	op.wait(bytes, time.Duration(req.MaxWaitMillis)*time.Millisecond)
+}
+
+// asksForAny is false for a fetch without partitions, which would wait for nothing.
+func (op *fetchOp) asksForAny() bool {
+	for i := range op.topics {
+		if len(op.topics[i].parts) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // newFetch resolves a request. Topic names of known topics are the topic's own,
@@ -96,7 +106,7 @@ func (b *Broker) newFetch(conn ConnID, req *kmsg.FetchRequest, reply Reply) (*fe
 	for i := range req.Topics {
 		n += len(req.Topics[i].Partitions)
 	}
-	if n > cfg.FetchPartitionsMax || req.ReplicaID >= 0 {
+	if req.ReplicaID >= 0 {
 		return op, codeInvalidRequest
 	}
 	parts := make([]fetchPart, n)
@@ -211,12 +221,13 @@ func (p *partition) checkEpoch(epoch int32) int16 {
 // others: leave waits for joining, so that no link stays behind.
 func (op *fetchOp) wait(found int64, d time.Duration) {
 	op.bytes.Store(found)
+	enough := false
+	op.joining.Lock()
 	if !op.b.waits.add(op, op.b.cfg.Load().FetchWaitsMax) {
+		op.joining.Unlock()
 		op.reply(Answer{Fetch: op.encode(codeNone)})
 		return
 	}
-	enough := false
-	op.joining.Lock()
 	op.stop = op.b.env.After(d, func() {
 		if op.claim() {
 			op.complete()

@@ -30,9 +30,31 @@ func (b *Broker) handleMetadata(req *kmsg.MetadataRequest, local string, reply R
 		}
 	}
 	local = strings.Clone(local)
-	b.createTopics(missing, func([]topicResult) {
-		reply(Answer{Body: b.metadataAnswer(own, local)})
+	b.createTopics(missing, func(results []topicResult) {
+		resp := b.metadataAnswer(own, local)
+		explainMissing(resp, missing, results)
+		reply(Answer{Body: resp})
 	})
+}
+
+// explainMissing says of topics that could not be created why: otherwise a client
+// would ask for them again and again. That somebody else was faster is worth another question.
+func explainMissing(resp *kmsg.MetadataResponse, specs []topicSpec, results []topicResult) {
+	codes := make(map[string]int16, len(specs))
+	for i, r := range results {
+		codes[specs[i].name] = r.code
+	}
+	for i := range resp.Topics {
+		t := &resp.Topics[i]
+		if t.ErrorCode != codeUnknownTopicOrPartition || t.Topic == nil {
+			continue
+		}
+		if code := codes[*t.Topic]; code == codeTopicAlreadyExists {
+			t.ErrorCode = codeLeaderNotAvailable
+		} else if code != codeNone {
+			t.ErrorCode = code
+		}
+	}
 }
 
 // autoCreateMax bounds how many topics one Metadata request may create.

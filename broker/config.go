@@ -35,8 +35,8 @@ type Config struct {
 	RulesOff              []string
 	FetchWaitsMax         int // long polls waiting at one time
 	FetchMaxBytes         int // of one fetch answer
-	FetchPartitionsMax    int // in one request
 	MaxPartitionsPerTopic int32
+	MaxPartitions         int32 // of the broker
 
 	NumPartitions      int32
 	ReplicationFactor  int16
@@ -105,9 +105,9 @@ func DefaultConfig() Config {
 		Transfer:            storage.TransferSendfile,
 		FetchWaitsMax:       100_000,
 		FetchMaxBytes:       55 << 20,
-		FetchPartitionsMax:  100_000,
 
 		MaxPartitionsPerTopic: 10_000,
+		MaxPartitions:         50_000,
 		NumPartitions:         1,
 		ReplicationFactor:     1,
 		AutoCreateTopics:      true,

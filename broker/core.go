@@ -50,7 +50,7 @@ func New(e env.Env, cfg Config) *Broker {
 // goroutine; see Request for what may alias the receive buffer.
 func (b *Broker) Handle(req Request, reply Reply) {
 	key := req.Body.Key()
-	if b.state.Load() != stateRunning {
+	if b.state.Load() != stateRunning || elements(req.Body) > elementsMax {
 		reply(Answer{Silent: true, Close: true})
 		return
 	}

@@ -54,7 +54,9 @@ func TestMetadataSnapshotsAreIndependent(t *testing.T) {
 	two := one.with(a)
 	again := &topic{name: "a", id: topicID{3}}
 	replaced := two.with(again)
-	gone := replaced.without(again)
+	gone := replaced.edit()
+	gone.drop(again)
+	gone.sort()
 	names := func(m *metadata) string {
 		var all []string
 		for _, t := range m.sorted {

@@ -68,7 +68,6 @@ func (b *Broker) closeDirs(clean bool) error {
 		if err := d.store.Close(clean && !d.unopened.Load()); err != nil && first == nil {
 			first = err
 		}
-		d.store = nil
 	}
 	return first
 }

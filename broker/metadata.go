@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/tidemark-log/tidemark/broker/coord"
 	"github.com/tidemark-log/tidemark/broker/env"
@@ -31,44 +30,55 @@ type metadata struct {
 }
 
 func newMetadata(clusterID string, topics []*topic) *metadata {
-	m := &metadata{
-		clusterID: clusterID,
-		topics:    make(map[string]*topic, len(topics)),
-		byID:      make(map[topicID]*topic, len(topics)),
-		collision: make(map[string]string, len(topics)),
-		sorted:    slices.SortedFunc(slices.Values(topics), func(x, y *topic) int { return strings.Compare(x.name, y.name) }),
-	}
+	m := &metadata{clusterID: clusterID, topics: map[string]*topic{}, byID: map[topicID]*topic{}, collision: map[string]string{}}
 	for _, t := range topics {
-		m.topics[t.name] = t
-		m.byID[t.id] = t
-		m.collision[collisionKey(t.name)] = t.name
+		m.put(t)
+	}
+	return m.sort()
+}
+
+// edit gives a copy to change before it is published with sort.
+func (m *metadata) edit() *metadata {
+	return &metadata{m.clusterID, maps.Clone(m.topics), maps.Clone(m.byID), maps.Clone(m.collision), slices.Clone(m.sorted)}
+}
+
+// put adds t to a copy, or replaces the topic of its name.
+func (m *metadata) put(t *topic) {
+	if old := m.topics[t.name]; old != nil {
+		delete(m.byID, old.id)
+	}
+	m.topics[t.name], m.byID[t.id], m.collision[collisionKey(t.name)] = t, t, t.name
+}
+
+// drop takes t out of a copy.
+func (m *metadata) drop(t *topic) {
+	delete(m.topics, t.name)
+	delete(m.byID, t.id)
+	delete(m.collision, collisionKey(t.name))
+}
+
+// sort brings the list of topics up to date, after which a copy is not changed any more.
+func (m *metadata) sort() *metadata {
+	m.sorted = m.sorted[:0:0]
+	for _, name := range slices.Sorted(maps.Keys(m.topics)) {
+		m.sorted = append(m.sorted, m.topics[name])
 	}
 	return m
 }
 
 // with gives m and t, which replaces a topic of its name.
 func (m *metadata) with(t *topic) *metadata {
-	n := &metadata{m.clusterID, maps.Clone(m.topics), maps.Clone(m.byID), maps.Clone(m.collision), slices.Clone(m.sorted)}
-	if old := m.topics[t.name]; old != nil {
-		delete(n.byID, old.id)
-	}
-	n.topics[t.name], n.byID[t.id], n.collision[collisionKey(t.name)] = t, t, t.name
-	i, found := slices.BinarySearchFunc(n.sorted, t.name, func(x *topic, name string) int { return strings.Compare(x.name, name) })
-	if found {
-		n.sorted[i] = t
-	} else {
-		n.sorted = slices.Insert(n.sorted, i, t)
-	}
-	return n
+	n := m.edit()
+	n.put(t)
+	return n.sort()
 }
 
-// without gives m less the topic t.
-func (m *metadata) without(t *topic) *metadata {
-	n := &metadata{m.clusterID, maps.Clone(m.topics), maps.Clone(m.byID), maps.Clone(m.collision), nil}
-	delete(n.topics, t.name)
-	delete(n.byID, t.id)
-	delete(n.collision, collisionKey(t.name))
-	n.sorted = slices.DeleteFunc(slices.Clone(m.sorted), func(x *topic) bool { return x.name == t.name })
+// partitions counts the partitions of all topics.
+func (m *metadata) partitions() int {
+	n := 0
+	for _, t := range m.sorted {
+		n += len(t.partitions)
+	}
 	return n
 }
 

@@ -70,7 +70,9 @@ var settings = []Setting{
 	{Name: "delete.topic.enable", Doc: "DeleteTopics is allowed.",
 		field: func(c *Config) value { return boolean(&c.DeleteTopicEnable) }},
 	{Name: "lab.topic.partitions.max", Doc: "Partitions that one topic may have.",
-		field: func(c *Config) value { return number(&c.MaxPartitionsPerTopic, "", 1, 100_000) }},
+		field: func(c *Config) value { return number(&c.MaxPartitionsPerTopic, "", 1, 50_000) }},
+	{Name: "lab.partitions.max", Doc: "Partitions that the broker may have.",
+		field: func(c *Config) value { return number(&c.MaxPartitions, "", 1, 1_000_000) }},
 
 	// Log: segments and indexes.
 	{Name: "log.segment.bytes", Topic: "segment.bytes", Dynamic: true, Doc: "Size at which a segment is rolled.",
@@ -169,8 +171,6 @@ var settings = []Setting{
 	// Bounds.
 	{Name: "fetch.max.bytes", Doc: "Longest fetch answer, whatever the client asks; one batch always fits.",
 		field: func(c *Config) value { return number(&c.FetchMaxBytes, "bytes", 1024, intMax) }},
-	{Name: "lab.fetch.partitions.max", Doc: "Partitions that one fetch may name.",
-		field: func(c *Config) value { return number(&c.FetchPartitionsMax, "", 1, intMax) }},
 	{Name: "lab.fetch.waits.max", Doc: "Long polls that wait at one time; further ones are answered at once.",
 		field: func(c *Config) value { return number(&c.FetchWaitsMax, "", 0, intMax) }},
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/tidemark-log/tidemark/storage"
 )
 
-// timers are what runs at intervals.
+// timers are what runs at intervals. Their lock is held while they run, so that
+// nothing of them runs any more once stopTimers has returned.
 type timers struct {
 	mu      sync.Mutex
 	stopped bool
@@ -29,15 +30,24 @@ func (b *Broker) startTimers() {
 
 // every runs f each interval; the next one is counted from f's end.
 func (b *Broker) every(timer int, interval time.Duration, f func()) {
+	var tick func()
+	start := func() { b.timers.stops[timer] = b.env.After(interval, tick) }
+	tick = func() {
+		b.unlessStopped(func() {
+			f()
+			start()
+		})
+	}
+	b.unlessStopped(start)
+}
+
+// unlessStopped runs f, and keeps stopTimers waiting meanwhile.
+func (b *Broker) unlessStopped(f func()) {
 	b.timers.mu.Lock()
 	defer b.timers.mu.Unlock()
-	if b.timers.stopped {
-		return
-	}
-	b.timers.stops[timer] = b.env.After(interval, func() {
+	if !b.timers.stopped {
 		f()
-		b.every(timer, interval, f)
-	})
+	}
 }
 
 func (b *Broker) stopTimers() {
@@ -100,15 +110,12 @@ func (p *partition) change(f func() error) {
 // removeLater looks for expired files again when a deletion's delay is over.
 func (b *Broker) removeLater(cfg *Config) {
 	if d := cfg.Log.FileDeleteDelayMs; d < millisMax {
-		b.env.After(time.Duration(d)*time.Millisecond, b.removeExpired)
+		b.env.After(time.Duration(d)*time.Millisecond, func() { b.unlessStopped(b.removeExpired) })
 	}
 }
 
 // removeExpired removes the files of deleted segments and partitions whose delay is over and that no region pins.
 func (b *Broker) removeExpired() {
-	if b.state.Load() != stateRunning {
-		return
-	}
 	now := b.env.Wall().UnixMilli()
 	b.each(func(p *partition) {
 		p.change(func() error { return p.log.RemoveExpired(now) })
@@ -125,9 +132,6 @@ func (b *Broker) removeExpired() {
 
 // checkpoint writes the recovery points, high watermarks and log start offsets of all directories. No lock is held.
 func (b *Broker) checkpoint() {
-	if b.state.Load() != stateRunning {
-		return
-	}
 	marks := make(map[*logDir][]storage.PartitionOffset, len(b.dirs))
 	b.each(func(p *partition) {
 		if s := p.status(); !s.Offline {

@@ -36,15 +36,17 @@ func (b *Broker) createTopics(specs []topicSpec, done func([]topicResult)) {
 			release()
 			done(results)
 		})
-		wanted := b.meta.Load() // and what this request already has
+		wanted := b.meta.Load().edit() // with what this request already has
+		partitions := b.meta.Load().partitions()
 		for i := range specs {
 			r := &results[i]
-			b.checkSpec(wanted, &specs[i], r)
+			b.checkSpec(wanted, &specs[i], partitions, r)
 			if r.code != codeNone {
 				end.done()
 				continue
 			}
-			wanted = wanted.with(r.t)
+			wanted.put(r.t)
+			partitions += int(specs[i].partitions)
 			if specs[i].dryRun {
 				end.done()
 				continue
@@ -70,27 +72,32 @@ func (r *topicResult) fail(code int16, why string) { r.code, r.why = code, why }
 func errMetadata(err error) string { return "the metadata could not be written: " + err.Error() }
 
 // checkSpec says why the topic cannot be, or makes it, still without partitions.
-func (b *Broker) checkSpec(m *metadata, spec *topicSpec, r *topicResult) {
+// partitions is how many the broker has.
+func (b *Broker) checkSpec(m *metadata, spec *topicSpec, partitions int, r *topicResult) {
 	cfg := b.cfg.Load()
 	if why := checkTopicName(spec.name); why != "" {
-		r.code, r.why = codeInvalidTopic, why
+		r.fail(codeInvalidTopic, why)
 		return
 	}
 	if m.topics[spec.name] != nil {
-		r.code, r.why = codeTopicAlreadyExists, "topic "+spec.name+" exists"
+		r.fail(codeTopicAlreadyExists, "topic "+spec.name+" exists")
 		return
 	}
 	if other, ok := m.collision[collisionKey(spec.name)]; ok {
-		r.code, r.why = codeInvalidTopic, fmt.Sprintf("topic %s collides with %s: '.' and '_' are the same in names of metrics", spec.name, other)
+		r.fail(codeInvalidTopic, fmt.Sprintf("topic %s collides with %s: '.' and '_' are the same in names of metrics", spec.name, other))
 		return
 	}
 	if spec.partitions < 1 || spec.partitions > cfg.MaxPartitionsPerTopic {
-		r.code, r.why = codeInvalidPartitions, fmt.Sprintf("%d partitions: from 1 to lab.topic.partitions.max=%d are allowed", spec.partitions, cfg.MaxPartitionsPerTopic)
+		r.fail(codeInvalidPartitions, fmt.Sprintf("%d partitions: from 1 to lab.topic.partitions.max=%d are allowed", spec.partitions, cfg.MaxPartitionsPerTopic))
+		return
+	}
+	if partitions+int(spec.partitions) > int(cfg.MaxPartitions) {
+		r.fail(codeInvalidPartitions, fmt.Sprintf("the broker has %d partitions and may have lab.partitions.max=%d", partitions, cfg.MaxPartitions))
 		return
 	}
 	topicCfg, err := cfg.withTopic(spec.overrides)
 	if err != nil {
-		r.code, r.why = codeInvalidConfig, err.Error()
+		r.fail(codeInvalidConfig, err.Error())
 		return
 	}
 	r.cfg = &topicCfg
@@ -108,7 +115,7 @@ func (b *Broker) createOps(t *topic, partitions int32) []coord.Op {
 // install opens the partitions of the topics that the coordination service has
 // accepted and publishes them.
 func (b *Broker) install(results []topicResult) {
-	m := b.meta.Load()
+	m := b.meta.Load().edit()
 	for i := range results {
 		r := &results[i]
 		if r.code != codeNone || r.t.partitions == nil {
@@ -117,9 +124,9 @@ func (b *Broker) install(results []topicResult) {
 		for index := range r.t.partitions {
 			r.t.partitions[index] = b.openPartition(r.t, int32(index), b.emptiestDir(), r.cfg)
 		}
-		m = m.with(r.t)
+		m.put(r.t)
 	}
-	b.meta.Store(m)
+	b.meta.Store(m.sort())
 }
 
 // deleteTopics deletes topics, and gives a result for each.
@@ -162,15 +169,15 @@ func (b *Broker) deleteTopics(targets []*topic, done func([]topicResult)) {
 // It is over when their directories have other names, so that a topic of the same
 // name can be created. Regions that fetches still hold pin their files.
 func (b *Broker) uninstall(results []topicResult, done func()) {
-	m := b.meta.Load()
+	m := b.meta.Load().edit()
 	var parts []*partition
 	for _, r := range results {
 		if r.t != nil {
-			m = m.without(r.t)
+			m.drop(r.t)
 			parts = append(parts, r.t.partitions...)
 		}
 	}
-	b.meta.Store(m)
+	b.meta.Store(m.sort())
 	end := newCountdown(len(parts), done)
 	for _, p := range parts {
 		p.stop(errGone)
@@ -195,11 +202,13 @@ func (b *Broker) growTopic(name string, count int32, dryRun bool, done func(topi
 		limit := b.cfg.Load().MaxPartitionsPerTopic
 		switch {
 		case t == nil:
-			r.code, r.why = codeUnknownTopicOrPartition, "there is no topic "+name
+			r.fail(codeUnknownTopicOrPartition, "there is no topic "+name)
 		case int(count) <= len(t.partitions):
-			r.code, r.why = codeInvalidPartitions, fmt.Sprintf("topic %s has %d partitions, so it cannot grow to %d", name, len(t.partitions), count)
+			r.fail(codeInvalidPartitions, fmt.Sprintf("topic %s has %d partitions, so it cannot grow to %d", name, len(t.partitions), count))
 		case count > limit:
-			r.code, r.why = codeInvalidPartitions, fmt.Sprintf("%d partitions: at most lab.topic.partitions.max=%d are allowed", count, limit)
+			r.fail(codeInvalidPartitions, fmt.Sprintf("%d partitions: at most lab.topic.partitions.max=%d are allowed", count, limit))
+		case b.meta.Load().partitions()+int(count)-len(t.partitions) > int(b.cfg.Load().MaxPartitions):
+			r.fail(codeInvalidPartitions, fmt.Sprintf("the broker may have lab.partitions.max=%d partitions", b.cfg.Load().MaxPartitions))
 		}
 		if r.code != codeNone || dryRun {
 			end()
