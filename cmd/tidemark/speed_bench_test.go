@@ -73,7 +73,7 @@ func benchDir(b *testing.B) string {
 // freshTopic makes a topic of one partition and returns how to delete it.
 func freshTopic(b *testing.B, p *brokerProcess, topic string) (remove func()) {
 	b.Helper()
-	admin := kadm.NewClient(client(b, p))
+	admin := kadm.NewClient(kgoClient(b, p))
 	if _, err := admin.CreateTopic(context.Background(), 1, 1, map[string]*string{"file.delete.delay.ms": kadm.StringPtr("0")}, topic); err != nil {
 		b.Fatal(err)
 	}
