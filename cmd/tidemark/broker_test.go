@@ -20,7 +20,7 @@ import (
 	"github.com/tidemark-log/tidemark/storage"
 )
 
-func kgoClient(t testing.TB, b *brokerProcess, o ...kgo.Opt) *kgo.Client {
+func client(t testing.TB, b *brokerProcess, o ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.addr), kgo.AllowAutoTopicCreation()}, o...)...)
 	if err != nil {
@@ -66,8 +66,8 @@ func consume(t testing.TB, c *kgo.Client, n int) {
 
 func TestBrokerServesProduceAndConsume(t *testing.T) {
 	b := startBroker(t, t.TempDir())
-	produce(t, kgoClient(t, b), "orders", 5000, 100)
-	consume(t, kgoClient(t, b, kgo.ConsumeTopics("orders")), 5000)
+	produce(t, client(t, b), "orders", 5000, 100)
+	consume(t, client(t, b, kgo.ConsumeTopics("orders")), 5000)
 	t.Logf("ready in %v", b.ready)
 }
 
@@ -114,8 +114,8 @@ func TestBadSettingsAreOneClearLine(t *testing.T) {
 
 func TestASignalShutsDownGracefullyUnderLongPolls(t *testing.T) {
 	b := startBroker(t, t.TempDir())
-	produce(t, kgoClient(t, b), "orders", 10, 100)
-	c := kgoClient(t, b, kgo.ConsumeTopics("orders"), kgo.FetchMaxWait(time.Minute))
+	produce(t, client(t, b), "orders", 10, 100)
+	c := client(t, b, kgo.ConsumeTopics("orders"), kgo.FetchMaxWait(time.Minute))
 	consume(t, c, 10) // its next fetch waits
 	b.shutdown()      // SIGTERM, and exit status 0
 }

@@ -10,27 +10,27 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tidemark-log/tidemark/cmd/tidemark/internal/client"
+	"github.com/tidemark-log/tidemark/cmd/tidemark/internal/cli"
 )
 
 func init() { commands = append(commands, topicCommand, produceCommand, consumeCommand) }
 
 // targetFlags adds the flags that say which cluster to talk to.
-func targetFlags(cmd *cobra.Command, t *client.Target) {
+func targetFlags(cmd *cobra.Command, t *cli.Target) {
 	f := cmd.PersistentFlags()
 	f.StringSliceVar(&t.Bootstrap, "bootstrap", []string{"127.0.0.1:9092"}, "brokers to begin with, host:port")
 	f.DurationVar(&t.Timeout, "timeout", 10*time.Second, "how long a request, or reaching the cluster, may take")
 }
 
 func topicCommand() *cobra.Command {
-	var t client.Target
+	var t cli.Target
 	cmd := &cobra.Command{Use: "topic", Short: "Create, list, describe, alter and delete topics"}
 	targetFlags(cmd, &t)
 	cmd.AddCommand(topicCreate(&t), topicList(&t), topicDescribe(&t), topicAlter(&t), topicDelete(&t))
 	return cmd
 }
 
-func topicCreate(t *client.Target) *cobra.Command {
+func topicCreate(t *cli.Target) *cobra.Command {
 	var partitions int32
 	var replicas int16
 	var config map[string]string
@@ -47,7 +47,7 @@ func topicCreate(t *client.Target) *cobra.Command {
 	return cmd
 }
 
-func topicList(t *client.Target) *cobra.Command {
+func topicList(t *cli.Target) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List topics", Args: cobra.NoArgs,
@@ -56,14 +56,14 @@ func topicList(t *client.Target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return client.WriteTopicList(cmd.OutOrStdout(), topics, asJSON)
+			return cli.WriteTopicList(cmd.OutOrStdout(), topics, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func topicDescribe(t *client.Target) *cobra.Command {
+func topicDescribe(t *cli.Target) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "describe TOPIC…", Short: "Describe topics: settings, partitions, offsets, sizes", Args: cobra.MinimumNArgs(1),
@@ -72,15 +72,15 @@ func topicDescribe(t *client.Target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return client.WriteTopics(cmd.OutOrStdout(), topics, asJSON)
+			return cli.WriteTopics(cmd.OutOrStdout(), topics, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func topicAlter(t *client.Target) *cobra.Command {
-	var a client.Alteration
+func topicAlter(t *cli.Target) *cobra.Command {
+	var a cli.Alteration
 	cmd := &cobra.Command{
 		Use: "alter TOPIC", Short: "Add partitions to a topic, or change its settings", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -96,7 +96,7 @@ func topicAlter(t *client.Target) *cobra.Command {
 	return cmd
 }
 
-func topicDelete(t *client.Target) *cobra.Command {
+func topicDelete(t *cli.Target) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete TOPIC…", Short: "Delete topics and all they hold", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return t.DeleteTopics(cmd.Context(), args) },
@@ -104,8 +104,8 @@ func topicDelete(t *client.Target) *cobra.Command {
 }
 
 func produceCommand() *cobra.Command {
-	var t client.Target
-	p := client.Produce{}
+	var t cli.Target
+	p := cli.Produce{}
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "produce TOPIC",
@@ -144,8 +144,8 @@ func acknowledged(n int64, acks string) string {
 }
 
 func consumeCommand() *cobra.Command {
-	var t client.Target
-	c := client.Consume{}
+	var t cli.Target
+	c := cli.Consume{}
 	cmd := &cobra.Command{
 		Use:   "consume TOPIC",
 		Short: "Print the records of a topic",

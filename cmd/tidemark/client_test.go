@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tidemark-log/tidemark/cmd/tidemark/internal/client"
+	"github.com/tidemark-log/tidemark/cmd/tidemark/internal/cli"
 )
 
 // run runs a client command against the broker and returns what it printed.
@@ -117,7 +117,7 @@ func TestTopicsAreCreatedDescribedAlteredAndDeleted(t *testing.T) {
 	b.must("", "topic", "create", "orders", "--partitions", "3", "--set", "retention.ms=3600000")
 	b.must(numbers(10), "produce", "orders", "--partition", "2")
 	b.must("", "topic", "alter", "orders", "--partitions", "4", "--set", "segment.bytes=1000000", "--unset", "retention.ms")
-	var topics []client.Topic
+	var topics []cli.Topic
 	if err := json.Unmarshal([]byte(b.must("", "topic", "describe", "orders", "--json")), &topics); err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func TestCountersAgreeWithStraceAndTheKernel(t *testing.T) {
 	for _, how := range transfers {
 		t.Run(string(how), func(t *testing.T) {
 			b := startBroker(t, t.TempDir(), "lab.fetch.transfer="+string(how))
-			producer := kgoClient(t, b, kgo.ProducerBatchMaxBytes(16<<10), kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()))
+			producer := client(t, b, kgo.ProducerBatchMaxBytes(16<<10), kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()))
 			produce(t, producer, "orders", 1, 1000)
 			before, beforeIO := b.counters(), b.procIO()
 			seen := straceCounts(t, b.cmd.Process.Pid, func() {
@@ -111,7 +111,7 @@ func TestCountersAgreeWithStraceAndTheKernel(t *testing.T) {
 // drain consumes n records in fetches of at most 16 KiB.
 func drain(t *testing.T, b *brokerProcess, topic string, n int) {
 	t.Helper()
-	c := kgoClient(t, b, kgo.ConsumeTopics(topic), kgo.FetchMaxPartitionBytes(8<<10), kgo.FetchMaxWait(100*time.Millisecond))
+	c := client(t, b, kgo.ConsumeTopics(topic), kgo.FetchMaxPartitionBytes(8<<10), kgo.FetchMaxWait(100*time.Millisecond))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for got := 0; got < n; {

@@ -39,7 +39,7 @@ func (v *variants) add(name string, bytesPerS float64) {
 	v.values[name] = append(v.values[name], bytesPerS)
 }
 
-func median(values []float64) float64 {
+func medianRate(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
@@ -47,7 +47,7 @@ func median(values []float64) float64 {
 // report gives each variant's median in MB/s and the median of its share of the baseline.
 func (v *variants) report(b *testing.B, baseline string) {
 	for _, name := range v.names {
-		b.ReportMetric(median(v.values[name])/1e6, name+"-MB/s")
+		b.ReportMetric(medianRate(v.values[name])/1e6, name+"-MB/s")
 		if name == baseline {
 			continue
 		}
@@ -55,7 +55,7 @@ func (v *variants) report(b *testing.B, baseline string) {
 		for i, value := range v.values[name] {
 			shares = append(shares, value/v.values[baseline][i])
 		}
-		b.ReportMetric(median(shares), name+"/"+baseline)
+		b.ReportMetric(medianRate(shares), name+"/"+baseline)
 	}
 	b.ReportMetric(0, "ns/op")
 }
@@ -73,7 +73,7 @@ func benchDir(b *testing.B) string {
 // freshTopic makes a topic of one partition and returns how to delete it.
 func freshTopic(b *testing.B, p *brokerProcess, topic string) (remove func()) {
 	b.Helper()
-	admin := kadm.NewClient(kgoClient(b, p))
+	admin := kadm.NewClient(client(b, p))
 	if _, err := admin.CreateTopic(context.Background(), 1, 1, map[string]*string{"file.delete.delay.ms": kadm.StringPtr("0")}, topic); err != nil {
 		b.Fatal(err)
 	}

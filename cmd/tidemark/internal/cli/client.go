@@ -1,6 +1,6 @@
-// Package client is what tidemark's client commands do: topics, produce,
+// Package cli is what tidemark's client commands do: topics, produce,
 // consume, over franz-go. It works with any Kafka broker.
-package client
+package cli
 
 import (
 	"context"
