@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-log/tidemark/internal/need"
 	"github.com/tidemark-log/tidemark/storage/record"
@@ -34,11 +38,11 @@ func javaClassPath(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// dumpLog runs Kafka's DumpLogSegments over a partition's directory. ok is false when it complains.
-func dumpLog(t *testing.T, dir string) (out string, ok bool) {
+// dumpLog runs Kafka's DumpLogSegments over partitions' directories. ok is false when it complains.
+func dumpLog(t *testing.T, dirs ...string) (out string, ok bool) {
 	t.Helper()
 	javaClassPath(t)
-	b, err := exec.Command(kafkaScripts+"/dump-log", dir).CombinedOutput()
+	b, err := exec.Command(kafkaScripts+"/dump-log", dirs...).CombinedOutput()
 	return string(b), err == nil
 }
 
@@ -83,4 +87,86 @@ func TestKafkaReadsBatchesOfEveryCodec(t *testing.T) {
 	if out, ok := dumpLog(t, dir); ok {
 		t.Errorf("damage went unnoticed:\n%.2000s", out)
 	}
+}
+
+// runJavaCheck drives a broker with Kafka's Java client (scripts/kafka/src/Check.java) and reports each failed check.
+func runJavaCheck(t *testing.T, b *brokerProcess, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	defer cancel()
+	args = append([]string{"-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", javaClassPath(t), kafkaScripts + "/src/Check.java", b.addr}, args...)
+	out, err := exec.CommandContext(ctx, "java", args...).Output()
+	passed := 0
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "ok "):
+			passed++
+		case strings.HasPrefix(line, "FAIL "):
+			t.Error(line)
+		}
+	}
+	if err != nil && !t.Failed() {
+		t.Errorf("the Java check ended with %v:\n%s", err, out)
+	}
+	if passed < 20 {
+		t.Errorf("only %d checks passed", passed)
+	}
+}
+
+// The stock Java client gets what it expects, and Kafka's own tool then reads
+// what it left on disk: every record, every index.
+func TestJavaClientAndKafkasToolAgree(t *testing.T) {
+	javaClassPath(t)
+	dir := t.TempDir()
+	b := startBroker(t, dir, "log.index.interval.bytes=512", "log.segment.bytes=20000")
+	runJavaCheck(t, b)
+	b.shutdown()
+	partitions, err := filepath.Glob(filepath.Join(dir, "java-check-*"))
+	if err != nil || len(partitions) != 8 {
+		t.Fatalf("partition directories: %q, %v", partitions, err)
+	}
+	out, ok := dumpLog(t, partitions...)
+	if !ok {
+		t.Errorf("Kafka complains:\n%.4000s", complaints(out))
+	}
+	for i, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
+		// The codec bits on disk are the client's: nothing was recompressed or sent plain.
+		of := codecsOnDisk(out, partitions[i])
+		if len(of) != 1 || of[0] != codec {
+			t.Errorf("%s holds batches of codecs %q, want %s alone", partitions[i], of, codec)
+		}
+	}
+}
+
+var codecInDump = regexp.MustCompile(`^baseOffset: .* compresscodec: (\w+)`)
+
+// codecsOnDisk gives the codecs of a partition's batches, from Kafka's dump of several.
+func codecsOnDisk(dump, partition string) (codecs []string) {
+	mine := false
+	for line := range strings.Lines(dump) {
+		if file, ok := strings.CutPrefix(line, "Dumping "); ok {
+			mine = strings.HasPrefix(file, partition+"/")
+		}
+		if m := codecInDump.FindStringSubmatch(line); mine && m != nil && !slices.Contains(codecs, m[1]) {
+			codecs = append(codecs, m[1])
+		}
+	}
+	return codecs
+}
+
+func TestJavaClientReadsByteOffsets(t *testing.T) {
+	javaClassPath(t)
+	runJavaCheck(t, startBroker(t, t.TempDir(), "lab.offsets=byte"), "byte")
+}
+
+// complaints are the lines of a dump that are not of records.
+func complaints(dump string) string {
+	var b strings.Builder
+	for line := range strings.Lines(dump) {
+		if !strings.HasPrefix(line, "|") && !strings.HasPrefix(line, "baseOffset: ") && !strings.HasPrefix(line, "offset: ") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
