@@ -115,7 +115,9 @@ func (c *conversation) do(t *testing.T, d *datadriven.TestData) {
 	case "kill":
 		c.sim.Kill()
 	case "power-cut":
-		c.sim.Crash(rand.New(rand.NewPCG(7, 7)))
+		seed := 1
+		d.MaybeScanArgs(t, "seed", &seed)
+		c.sim.Crash(rand.New(rand.NewPCG(uint64(seed), 0)))
 	case "request":
 		c.doRequest(t, d)
 	case "produce":
