@@ -2,6 +2,7 @@ package plots
 
 import (
 	"image/color"
+	"math"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/text"
@@ -113,6 +114,9 @@ func (f *Figure) short(v float64) string {
 		return join(digits(v/m.factor), m.sign, shortSymbol(f.Y.Unit.Symbol))
 	}
 	_, high := f.yRange()
+	if v != 0 && math.Abs(v) < high/1000 { // next to nothing beside the others: 0.000358 MB is 358 B
+		return f.Y.Unit.Format(v)
+	}
 	return digits(v / f.Y.Unit.multiple(high).factor)
 }
 

@@ -362,6 +362,7 @@ func runWarnings(s *Summary) []string {
 	for _, why := range slices.Sorted(maps.Keys(notPossible)) {
 		all = append(all, fmt.Sprintf("%d of %d cells cannot run on this machine: %s", notPossible[why], len(s.Cells), why))
 	}
+	all = append(all, overLimit(s.Cells)...)
 	switch {
 	case s.Size == experiments.SizeQuick:
 		all = append(all, fmt.Sprintf("Quick size, %d repeats: estimates, no verdicts.", s.Repeats))
@@ -369,6 +370,27 @@ func runWarnings(s *Summary) []string {
 		all = append(all, fmt.Sprintf("%d repeats: no verdict below %d.", s.Repeats, stat.VerdictRepeats))
 	}
 	return all
+}
+
+// overLimitShare is how far above the machine's own limit a metric may come before something must be wrong with one of the two.
+const overLimitShare = 1.1
+
+// overLimit warns of cells that beat what was measured as the machine's limit beside them.
+func overLimit(cells []CellSummary) []string {
+	worst, where, n := 0.0, "", 0
+	for _, c := range cells {
+		for _, metric := range slices.Sorted(maps.Keys(c.Shares)) {
+			if share := c.Shares[metric].Estimate().Value; share > overLimitShare {
+				if n++; share > worst {
+					worst, where = share, c.Cell
+				}
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d cells came out above the machine's limit measured beside them, up to %.0f %% of it (%s): other work disturbed the machine.", n, worst*100, where)}
 }
 
 func counted(counts map[string]int) []string {
