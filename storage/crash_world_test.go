@@ -20,9 +20,9 @@ var crashScript = []string{
 	"open", "append 2", "flush", "append 3", "idem 7", "checkpoint",
 	"append 4", "begin", "append 2", "end", "idem 7", "epoch", "append 3", "flush", "read",
 	"checkpoint", "append 3", "dup 7", "close", "open", "read", "append 2",
-	"pin 9", "truncate -4", "append 2", "idem 8", "flush", "unpin", "remove", "append 3", "checkpoint",
+	"pin -3", "truncate -4", "append 2", "idem 8", "flush", "unpin", "remove", "append 3", "checkpoint",
 	"truncate -2", "append 3", "idem 7", "epoch", "append 2", "flush", "checkpoint", "append 6", "flush",
-	"pin 14", "retain 2500", "append 2", "flush", "unpin", "remove", "read", "advance 20", "flush", "checkpoint",
+	"pin 0", "retain 2500", "append 2", "flush", "unpin", "remove", "read", "advance 20", "flush", "checkpoint",
 	"append 5", "kill", "open", "read", "append 5", "flush", "checkpoint", "close", "open", "dup 7",
 	"idem 8", "truncate 0", "append 4", "idem 9", "flush", "drop", "open", "append 3", "flush", "sweep", "checkpoint", "append 2", "close", "open", "read",
 }
@@ -42,7 +42,7 @@ type modelProducer struct {
 // crashWorld runs a script against a log on a simulated disk and keeps beside it
 // what must be there.
 type crashWorld struct {
-	t    *testing.T
+	t    testing.TB
 	disk *vfs.Sim
 	fs   vfs.FS
 	cfg  LogConfig
@@ -57,6 +57,7 @@ type crashWorld struct {
 	start     int64
 	flushed   int64
 	producers map[int64]*modelProducer
+	plant     plantedFault
 	pending   *Flush
 	finish    []func() error // of pending's steps
 	pinned    []pinnedRegion
@@ -73,7 +74,7 @@ type pinnedRegion struct {
 	want   []byte
 }
 
-func newCrashWorld(t *testing.T, cfg LogConfig) *crashWorld {
+func newCrashWorld(t testing.TB, cfg LogConfig) *crashWorld {
 	return &crashWorld{t: t, disk: vfs.NewSim(nil), cfg: cfg, rng: rand.New(rand.NewPCG(3, 4)), now: 1000, producers: map[int64]*modelProducer{}, cutTo: -1}
 }
 
@@ -248,7 +249,7 @@ func (w *crashWorld) flush(name string) error {
 	for _, finish := range w.finish {
 		err = errors.Join(err, finish())
 	}
-	if name == "flush" {
+	if name == "flush" && w.plant != ackBeforeSync {
 		err = f.Sync()
 	}
 	before := w.l.FlushedOffset()
@@ -266,9 +267,15 @@ func (w *crashWorld) flush(name string) error {
 	return nil
 }
 
+// pin reads a batch, the at-th from the log start or from the end, and holds the
+// region; unpin looks at its bytes again.
 func (w *crashWorld) pin(name string, at int) error {
 	if name == "pin" {
-		b := w.log[min(at, len(w.log)-1)]
+		first := slices.IndexFunc(w.log, func(b modelBatch) bool { return b.base >= w.l.LogStartOffset() })
+		if at < 0 {
+			first = len(w.log)
+		}
+		b := w.log[first+at]
 		r, err := w.l.Read(b.base, w.l.LogEndOffset(), 500)
 		if err != nil {
 			return err
@@ -280,6 +287,10 @@ func (w *crashWorld) pin(name string, at int) error {
 				r.Release()
 				return err
 			}
+		}
+		if w.plant == unpinnedRegion {
+			r.Release()
+			r.pin = nil
 		}
 		w.pinned = append(w.pinned, pinnedRegion{r, want})
 		return nil
