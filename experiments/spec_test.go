@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -89,6 +90,34 @@ func checkTestsHaveCells(t *testing.T, s *Spec, cells []Cell) {
 				t.Errorf("%s: %q has no cell with %v", s.Name, v.Test, group)
 			}
 		}
+	}
+}
+
+// The example of README.md is one that runs.
+func TestTheExampleInTheReadmeParses(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```toml\n")
+	example, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("README.md has no example")
+	}
+	s, err := Parse("README", []byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []Size{SizeQuick, SizeDefault} {
+		sized, err := s.WithSize(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cells, _, err := sized.Cells()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTestsHaveCells(t, sized, cells)
 	}
 }
 
