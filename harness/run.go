@@ -66,13 +66,12 @@ func Run(ctx context.Context, spec *experiments.Spec, o Options) (Outcome, error
 		return Outcome{}, err
 	}
 	r := &run{plan: p, options: o, dir: dir, scratch: scratch}
-	if err := r.sampleAll(ctx); err != nil {
-		return Outcome{Dir: dir}, err
-	}
+	err = r.sampleAll(ctx)
 	if o.Scratch == "" {
-		if err := os.RemoveAll(scratch); err != nil {
-			return Outcome{Dir: dir}, err
-		}
+		err = errors.Join(err, os.RemoveAll(scratch))
+	}
+	if err != nil {
+		return Outcome{Dir: dir}, err
 	}
 	summary, err := report.Write(dir)
 	return Outcome{dir, summary}, err

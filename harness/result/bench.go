@@ -14,7 +14,8 @@ import (
 //
 //	benchstat -col /acks bench.txt
 //
-// compares their levels. Samples without numbers are left out.
+// compares their levels. The machine's limit beside a metric is limit-METRIC.
+// Samples without numbers are left out.
 func Bench(spec *experiments.Spec, env Environment, samples []Sample) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "goos: %s\ngoarch: %s\npkg: github.com/tidemark-log/tidemark/experiments\ncpu: %s\ncommit: %s\nmachine: %s\n",
@@ -27,6 +28,9 @@ func Bench(spec *experiments.Spec, env Environment, samples []Sample) string {
 		fmt.Fprintf(&b, "Benchmark%s/%s 1", BenchName(spec.Name), s.Cell)
 		for _, name := range slices.Sorted(maps.Keys(s.Metrics)) {
 			fmt.Fprintf(&b, " %s %s", strconv.FormatFloat(s.Metrics[name], 'g', 8, 64), name)
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.Limits)) {
+			fmt.Fprintf(&b, " %s limit-%s", strconv.FormatFloat(s.Limits[name], 'g', 8, 64), name)
 		}
 		b.WriteByte('\n')
 	}

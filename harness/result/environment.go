@@ -182,7 +182,7 @@ func disk(path string) (device, fsType string) {
 				case rotational == "1":
 					kind = "rotational"
 				}
-				device = strings.TrimSpace(filepath.Base(dir) + " " + readLine(filepath.Join(dir, "device/model")) + " (" + kind + ")")
+				device = strings.Join(strings.Fields(filepath.Base(dir)+" "+readLine(filepath.Join(dir, "device/model"))+" ("+kind+")"), " ")
 				break
 			}
 		}
