@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-log/tidemark/harness/load"
+	"github.com/tidemark-log/tidemark/harness/sample"
 	"github.com/tidemark-log/tidemark/harness/sut"
 )
 
@@ -64,8 +65,19 @@ type Loop struct {
 	MaxBytes int64
 }
 
+// LoopStats is what a loop did, and what it cost its server.
+type LoopStats struct {
+	load.Stats
+	ServerCPU time.Duration
+}
+
+// CPUPerGB is CPU seconds of the server per gigabyte.
+func (s LoopStats) CPUPerGB() float64 {
+	return s.ServerCPU.Seconds() / (float64(max(1, s.Bytes)) / 1e9)
+}
+
 // Run measures the loop: record bytes per second.
-func (l Loop) Run(ctx context.Context) (load.Stats, error) {
+func (l Loop) Run(ctx context.Context) (LoopStats, error) {
 	c := ServerConfig{Mode: l.Mode, FileBytes: l.FileBytes, FrameMax: 4096, Overwrite: l.Overwrite, SyncBytes: l.SyncBytes}
 	for _, r := range l.Requests {
 		c.FrameMax = max(c.FrameMax, len(r))
@@ -76,20 +88,30 @@ func (l Loop) Run(ctx context.Context) (load.Stats, error) {
 	}
 	if l.Mode == ModeSendfile {
 		if err := writeFile(c.File, l.FileBytes); err != nil {
-			return load.Stats{}, err
+			return LoopStats{}, err
 		}
 	}
 	server, err := StartServer(ctx, l.Binary, c)
 	if err != nil {
-		return load.Stats{}, err
+		return LoopStats{}, err
 	}
 	defer server.Stop()
-	w := &load.Window{Warmup: l.Warmup, Measure: l.Measure}
+	sampler, err := sample.New(server.PID(), "")
+	if err != nil {
+		return LoopStats{}, err
+	}
+	var from, to sample.Snapshot
+	w := &load.Window{
+		Warmup: l.Warmup, Measure: l.Measure,
+		OnOpen:  func() { from, _ = sampler.Take(ctx) }, // the same pause that a broker's sampler makes
+		OnClose: func() { to, _ = sampler.Take(ctx) },
+	}
 	if l.MaxBytes > 0 {
 		w.WarmupBytes, w.MeasureBytes = l.MaxBytes/5, l.MaxBytes-l.MaxBytes/5
 	}
 	b := load.Bare{Addr: server.Addr, Requests: l.Requests, FetchBytes: l.FetchBytes, FileBytes: l.FileBytes, Depth: l.Depth}
-	return b.Run(ctx, w)
+	st, err := b.Run(ctx, w)
+	return LoopStats{Stats: st, ServerCPU: to.CPU - from.CPU}, err
 }
 
 // writeFile makes a file of n bytes that are in the page cache.

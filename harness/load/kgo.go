@@ -43,13 +43,14 @@ const maxBuffered = 50_000
 const batchBytesMin = 512
 
 // bounds gives the options by which batches come out as asked. franz-go bounds a
-// batch by bytes; below its least bound, what may wait in the client is what keeps batches small.
+// batch by bytes; below its least bound, what may wait in the client is what
+// keeps batches small, and then one request is in flight.
 func (k *KgoProduce) bounds() (batchBytes, buffered int) {
 	batchBytes, buffered = k.BatchBytes, maxBuffered
 	if k.BatchRecords > 0 {
 		batchBytes = record.HeaderSize + k.BatchRecords*(k.RecordBytes+12) // a record's own fields take up to 12 bytes
 		if batchBytes < batchBytesMin {
-			buffered = k.BatchRecords * max(1, k.Inflight)
+			buffered = k.BatchRecords
 		}
 	}
 	if batchBytes > 0 {

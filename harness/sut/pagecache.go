@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,31 @@ func DropCache(dir string) error {
 		return nil
 	})
 }
+
+// DropClean drops the clean pages of every file below dir again and again until
+// the returned stop is called. Dirty pages stay. With it, a long write
+// reuses the memory of what has reached the disk instead of taking the machine's
+// last unused page; see TouchMemory for why that matters.
+func DropClean(dir string) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(dropCleanEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				// An error here costs speed, not truth: the next round tries again.
+				eachFile(dir, func(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) })
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+const dropCleanEvery = 250 * time.Millisecond
 
 // WriteBack makes every file below dir durable and keeps its pages.
 func WriteBack(dir string) error {

@@ -150,6 +150,6 @@ func addFetchLimit(ctx context.Context, c *Cell, r *Result) error {
 	if err != nil {
 		return err
 	}
-	r.Limits["bytes/s"] = st.BytesPerS()
+	r.Limits["bytes/s"], r.Limits["cpu-sec/GB"] = st.BytesPerS(), st.CPUPerGB()
 	return nil
 }

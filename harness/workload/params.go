@@ -12,11 +12,11 @@ import (
 // Kind is what a cell does.
 type Kind string
 
-// The kinds, and the metrics each gives. All of them also give what the sampler
-// saw of the broker process during the measured part: "cpu-sec/GB", "cpu-share",
-// "broker-rss-bytes", "ctx-switches/s", "device-read-bytes/s",
-// "device-write-bytes/s", and from the broker's own counters "copied-bytes/byte",
-// "syscalls/MB".
+// The kinds, and the metrics each gives (MetricNames has the whole list). Where a
+// part is measured over time, all also give what the sampler saw of the broker
+// process meanwhile: "cpu-sec/GB", "cpu-share", "broker-rss-bytes", "ctx-switches/s",
+// "device-read-bytes/s", "device-write-bytes/s", and from the broker's own
+// counters "copied-bytes/byte", "syscalls/MB".
 const (
 	// Produce sends for Warmup+Measure: "bytes/s" (record batches as sent),
 	// "payload-bytes/s" (before compression), "records/s", "requests/s", "p50-sec", "p99-sec", "p999-sec", "max-sec".

@@ -28,7 +28,12 @@ func runProduce(ctx context.Context, c *Cell, r *Result) error {
 		return err
 	}
 	w := b.window(ctx)
-	bound(w, p, room)
+	if err := bound(w, p, room); err != nil {
+		return err
+	}
+	if p.Regime == RegimeDisk {
+		defer sut.DropClean(b.broker.DataDir())()
+	}
 	st, err := b.produce(ctx, w, load.DialTCP)
 	if err != nil {
 		return err
@@ -63,12 +68,24 @@ func Limit(ctx context.Context, c Cell) (Result, error) {
 	return r, fmt.Errorf("workload: kind %s has no bare loop", c.Workload.Kind)
 }
 
-// makeRoom sees to the disk regime: in the cache regime it says how many bytes may
-// be written, and that memory has been touched; 0 in the disk regime.
+// diskWarmBytes is how much is written before the disk regime is measured: by
+// then the kernel throttles, and the rate is the disk's.
+func diskWarmBytes() (int64, error) {
+	limit, err := sut.DirtyLimit()
+	return limit * 13 / 10, err
+}
+
+// makeRoom sees to the disk regime: memory has been touched; in the cache regime it
+// also says how many bytes may be written, 0 in the disk regime.
 func makeRoom(c *Cell, r *Result) (int64, error) {
 	p := &c.Workload
 	if p.Regime == RegimeDisk {
-		return 0, nil
+		c.Progress("touching memory")
+		warm, err := diskWarmBytes()
+		if err != nil {
+			return 0, err
+		}
+		return 0, sut.TouchMemory(c.Dir, warm)
 	}
 	room, err := sut.WritebackRoom()
 	if err != nil {
@@ -92,16 +109,15 @@ func segmentSettings(p *Params, room int64) map[string]string {
 }
 
 // bound keeps the window inside the regime.
-func bound(w *load.Window, p *Params, room int64) {
-	if p.Regime == RegimeCache {
-		w.WarmupBytes = max(1, room/5)
-		w.MeasureBytes = max(1, room-room/5)
-		return
+func bound(w *load.Window, p *Params, room int64) (err error) {
+	if p.Regime == RegimeDisk {
+		w.Warmup = time.Hour
+		w.WarmupBytes, err = diskWarmBytes()
+		return err
 	}
-	// Writeback governs only once the kernel throttles: then the rate is the disk's.
-	if limit, err := sut.DirtyLimit(); err == nil {
-		w.Warmup, w.WarmupBytes = time.Hour, limit*13/10
-	}
+	w.WarmupBytes = max(1, room/5)
+	w.MeasureBytes = max(1, room-room/5)
+	return nil
 }
 
 // produce runs the cell's producer.
@@ -181,11 +197,11 @@ func addWriteLimit(ctx context.Context, c *Cell, r *Result, room int64) error {
 	p := &c.Workload
 	c.Progress("measuring the machine's limit")
 	if p.Regime == RegimeDisk {
-		limit, err := sut.DirtyLimit()
+		warm, err := diskWarmBytes()
 		if err != nil {
 			return err
 		}
-		rate, err := limits.Sustained(ctx, c.Dir, limit*13/10, p.Measure)
+		rate, err := limits.Sustained(ctx, c.Dir, warm, p.Measure)
 		r.Limits["bytes/s"] = rate
 		return err
 	}
@@ -200,7 +216,7 @@ func addWriteLimit(ctx context.Context, c *Cell, r *Result, room int64) error {
 	if err != nil {
 		return err
 	}
-	r.Limits["bytes/s"] = st.BytesPerS()
+	r.Limits["bytes/s"], r.Limits["cpu-sec/GB"] = st.BytesPerS(), st.CPUPerGB()
 	return nil
 }
 
@@ -223,7 +239,9 @@ func runCompression(ctx context.Context, c *Cell, r *Result) error {
 		dial = load.NewLink(p.LinkBytesPerS).Dial
 	}
 	w := b.window(ctx)
-	bound(w, p, room)
+	if err := bound(w, p, room); err != nil {
+		return err
+	}
 	st, err := b.produce(ctx, w, dial)
 	if err != nil {
 		return err
