@@ -157,16 +157,17 @@ func (p *partition) flushAll(done func(error)) {
 // whenIdle calls f once no sync is in flight: only then may the log be closed.
 func (p *partition) whenIdle(f func()) {
 	p.mu.Lock()
-	if p.sync.inFlight != nil {
-		before := p.sync.idle
+	busy := p.sync.inFlight != nil
+	if before := p.sync.idle; busy {
 		p.sync.idle = func() {
 			if before != nil {
 				before()
 			}
 			f()
 		}
-		f = func() {}
 	}
 	p.mu.Unlock()
-	f()
+	if !busy {
+		f()
+	}
 }

@@ -161,20 +161,66 @@ func (l *segmentLog) maybeSnapshot(appended int64) error {
 // already. The next flush makes it durable; until then recovery does without it.
 func (l *segmentLog) saveSnapshot() error {
 	end := l.end.Load()
+	l.snapshots.since = 0
+	if err := l.saveSnapshotAt(end); err != nil {
+		return err
+	}
+	return l.dropSnapshots(l.checkpointed.Load(), end)
+}
+
+// saveSnapshotAt writes the producers' state, which is that as of offset.
+func (l *segmentLog) saveSnapshotAt(offset int64) error {
 	f := &l.snapshots
-	f.since = 0
-	if n := len(f.offsets); n > 0 && f.offsets[n-1] == end {
+	at, there := slices.BinarySearch(f.offsets, offset)
+	if there {
 		return nil
 	}
-	name := offsetName(end, snapshotSuffix)
+	name := offsetName(offset, snapshotSuffix)
 	if err := writeFile(l.fs, path.Join(l.path, name), l.producers.encode()); err != nil {
 		return l.fail("snapshot", path.Join(l.path, name), 0, err)
 	}
 	l.names++
 	l.active().indexDue = true
-	f.offsets = append(f.offsets, end)
+	f.offsets = slices.Insert(f.offsets, at, offset)
 	f.unsynced = append(f.unsynced, name)
-	return l.dropSnapshots(l.checkpointed.Load(), end)
+	return nil
+}
+
+// keepProducers makes the producers' state at base durable, before the batches
+// below it go: it alone knows then of producers that wrote nothing since. A flush
+// that has it under way may come too late.
+func (l *segmentLog) keepProducers(base int64) error {
+	if len(l.producers.byID) == 0 {
+		return nil
+	}
+	if _, there := slices.BinarySearch(l.snapshots.offsets, base); !there {
+		if err := l.saveSnapshot(); err != nil {
+			return err
+		}
+		base = l.end.Load()
+	}
+	name := path.Join(l.path, offsetName(base, snapshotSuffix))
+	err := syncPath(l.fs, name)
+	if err == nil {
+		err = l.fs.SyncDir(l.path)
+	}
+	if err != nil {
+		return l.fail("fsync", name, 0, err)
+	}
+	return nil
+}
+
+// removeSnapshot removes the one at offset.
+func (l *segmentLog) removeSnapshot(offset int64) error {
+	f := &l.snapshots
+	name := offsetName(offset, snapshotSuffix)
+	if err := removeIfThere(l.fs, path.Join(l.path, name)); err != nil {
+		return l.fail("remove", path.Join(l.path, name), 0, err)
+	}
+	l.names++
+	f.offsets = slices.DeleteFunc(f.offsets, func(o int64) bool { return o == offset })
+	f.unsynced = slices.DeleteFunc(f.unsynced, func(n string) bool { return n == name })
+	return nil
 }
 
 // dropSnapshots removes those that nothing will begin from: above the log end
@@ -189,20 +235,14 @@ func (l *segmentLog) dropSnapshots(needed, end int64) error {
 			first = i
 		}
 	}
-	kept := f.offsets[:0:0]
-	for i, o := range f.offsets {
+	for i, o := range slices.Clone(f.offsets) {
 		if o <= end && (i >= first || l.isSegmentBase(o)) {
-			kept = append(kept, o)
 			continue
 		}
-		name := offsetName(o, snapshotSuffix)
-		if err := removeIfThere(l.fs, path.Join(l.path, name)); err != nil {
-			return l.fail("remove", path.Join(l.path, name), 0, err)
+		if err := l.removeSnapshot(o); err != nil {
+			return err
 		}
-		l.names++
-		f.unsynced = slices.DeleteFunc(f.unsynced, func(n string) bool { return n == name })
 	}
-	f.offsets = kept
 	return nil
 }
 
@@ -220,18 +260,26 @@ func (l *segmentLog) loadProducers(upTo, now int64) error {
 		if o > upTo {
 			continue
 		}
+		// A snapshot that is damaged or cannot be read is worth a longer walk, not the partition.
 		b, err := readFile(l.fs, path.Join(l.path, offsetName(o, snapshotSuffix)), snapshotBytesMax)
-		if err == nil {
-			err = l.producers.decode(b)
+		if err != nil {
+			continue
 		}
-		if err == nil {
+		if l.producers.decode(b) == nil {
 			from = max(from, o)
 			break
 		}
-		// A damaged snapshot is worth a longer walk, not the partition.
 		l.producers.clear()
+		if err := l.removeSnapshot(o); err != nil { // nobody shall count on it later
+			return err
+		}
 	}
 	for i := l.segmentAt(from); i < len(l.segments); i++ {
+		if base := l.segments[i].base; base > from {
+			if err := l.saveSnapshotAt(base); err != nil {
+				return err
+			}
+		}
 		if err := l.walkProducers(i, from, now); err != nil {
 			return err
 		}

@@ -283,6 +283,7 @@ func (l *segmentLog) recover(recoveryPoint int64, epochsKnown bool, rep *Recover
 		var err error
 		if i == first {
 			from, expected, err = l.recoveryStart(i, recoveryPoint)
+			l.epochs.truncateEnd(expected) // where no index led to the recovery point the scan begins below it
 		} else {
 			err = l.startIndexes(s, 0, s.base)
 		}

@@ -107,6 +107,9 @@ func (l *segmentLog) dropFirst(n int, logStart, now int64) error {
 	if n == 0 {
 		return nil
 	}
+	if err := l.keepProducers(l.segments[n].base); err != nil {
+		return err
+	}
 	if err := l.dir.saveLogStarts(); err != nil {
 		return l.fail("checkpoint", logStartFile, 0, err)
 	}
