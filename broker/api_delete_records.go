@@ -39,11 +39,7 @@ func (b *Broker) deleteRecords(req *kmsg.DeleteRecordsRequest) *kmsg.DeleteRecor
 
 // deleteBelow makes offset the log start offset, unless it is there already, and says what it is then.
 func (p *partition) deleteBelow(offset int64) (start int64, err error) {
-	var fx effects
-	p.mu.Lock()
-	start, err = p.deleteBelowLocked(&fx, offset)
-	p.mu.Unlock()
-	p.b.carryOut(p, &fx)
+	p.step(func(fx *effects) { start, err = p.deleteBelowLocked(fx, offset) })
 	return start, err
 }
 

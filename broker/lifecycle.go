@@ -20,17 +20,26 @@ func (b *Broker) Start(ready func(error)) {
 		return
 	}
 	b.openCluster(func(r clusterRecord, err error) {
+		var topics []*topic
 		if err == nil {
-			err = b.load(r)
+			topics, err = b.load(r)
 		}
 		if err != nil {
 			b.closeDirs(false)
 			ready(err)
 			return
 		}
-		b.startTimers()
-		b.state.Store(stateRunning)
-		ready(nil)
+		var parts []*partition
+		for _, t := range topics {
+			parts = append(parts, t.partitions...)
+		}
+		b.openAll(parts, func() {
+			b.meta.Store(newMetadata(r.id, topics))
+			b.each((*partition).flushRecovered)
+			b.startTimers()
+			b.state.Store(stateRunning)
+			ready(nil)
+		})
 	})
 }
 
@@ -72,20 +81,21 @@ func (b *Broker) closeDirs(clean bool) error {
 	return first
 }
 
-// load brings the metadata into force and opens the partitions.
-func (b *Broker) load(r clusterRecord) error {
+// load brings what the cluster knows into force, and gives the topics with their
+// partitions still to be opened.
+func (b *Broker) load(r clusterRecord) ([]*topic, error) {
 	if err := b.claimDirs(r.id); err != nil {
-		return err
+		return nil, err
 	}
 	b.epoch = r.epoch
 	cfg, err := b.static.withDynamic(r.dynamic)
 	if err != nil {
-		return fmt.Errorf("settings of broker %d, stored by AlterConfigs: %w", b.static.BrokerID, err)
+		return nil, fmt.Errorf("settings of broker %d, stored by AlterConfigs: %w", b.static.BrokerID, err)
 	}
 	b.cfg.Store(&cfg)
 	places, err := b.places(r.topics)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	topics := make([]*topic, len(r.topics))
 	for i, record := range r.topics {
@@ -97,17 +107,11 @@ func (b *Broker) load(r clusterRecord) error {
 				place = b.emptiestDir()
 				b.report(env.Warn, "partition %s-%d is in none of the log directories: it begins empty in %s", t.name, index, place.path)
 			}
-			t.partitions = append(t.partitions, b.openPartition(t, int32(index), place, cfg))
+			t.partitions = append(t.partitions, b.newPartition(t, int32(index), place, cfg))
 		}
 		topics[i] = t
 	}
-	b.meta.Store(newMetadata(r.id, topics))
-	for _, t := range topics {
-		for _, p := range t.partitions {
-			p.flushRecovered()
-		}
-	}
-	return nil
+	return topics, nil
 }
 
 // claimDirs holds each directory against the cluster it should belong to.

@@ -40,9 +40,5 @@ func (b *Broker) failDir(d *logDir, err error) {
 
 // fail answers what waits at a partition of a directory that went offline.
 func (p *partition) fail() {
-	var fx effects
-	p.mu.Lock()
-	p.failWaiters(&fx, storage.ErrStorage)
-	p.mu.Unlock()
-	p.b.carryOut(p, &fx)
+	p.step(func(fx *effects) { p.failWaiters(fx, storage.ErrStorage) })
 }

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage"
 )
 
@@ -19,6 +18,7 @@ type partition struct {
 	b     *Broker
 	dir   *logDir
 	topic string
+	id    topicID
 	index int32
 	epoch int32 // leader epoch; one per incarnation of the broker
 
@@ -44,43 +44,6 @@ var (
 	errStopping = &storage.ProtocolError{Code: codeLeaderNotAvailable, Name: "LEADER_NOT_AVAILABLE"}
 )
 
-// openPartition opens the partition's log in d, or creates it. One that cannot be opened
-// is there all the same, and answers KAFKA_STORAGE_ERROR.
-func (b *Broker) openPartition(t *topic, index int32, d *logDir, cfg *Config) *partition {
-	p := &partition{b: b, dir: d, topic: t.name, index: index, epoch: b.epoch}
-	p.cfg.Store(cfg)
-	log, found, err := d.store.Open(t.name, t.id, index, cfg.Log, b.env.Wall().UnixMilli())
-	for i := range found.Damage {
-		b.report(env.Error, "%s-%d: %v", t.name, index, &found.Damage[i])
-	}
-	if found.TruncatedBytes > 0 {
-		b.report(env.Warn, "%s-%d: %d bytes cut from the end: a tail that was torn by a crash", t.name, index, found.TruncatedBytes)
-	}
-	if err != nil {
-		b.report(env.Error, "partition %s-%d is offline: %v", t.name, index, err)
-		d.unopened.Store(true)
-		return p
-	}
-	p.log = log
-	p.visible = log.LogEndOffset()
-	if cfg.Visibility == VisibleFlushed {
-		p.visible = log.FlushedOffset()
-	}
-	return p
-}
-
-// flushRecovered makes durable what recovery found behind the recovery point:
-// it was in the page cache at most.
-func (p *partition) flushRecovered() {
-	var fx effects
-	p.mu.Lock()
-	if p.usable() == nil && p.log.FlushedOffset() < p.log.LogEndOffset() {
-		p.flushLocked(&fx)
-	}
-	p.mu.Unlock()
-	p.b.carryOut(p, &fx)
-}
-
 // remove deletes the files of a stopped partition; no sync is in flight. Regions that fetches still hold pin them.
 func (p *partition) remove() {
 	p.dir.partitions.Add(-1)
@@ -103,21 +66,33 @@ func (p *partition) usable() error {
 	return nil
 }
 
+// step runs f under the lock and then carries out what it left to do. The lock is
+// given back whatever happens: a panic must not make a hang of it.
+func (p *partition) step(f func(*effects)) {
+	var fx effects
+	func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		f(&fx)
+	}()
+	p.b.carryOut(p, &fx)
+}
+
 // append writes a validated batch of so many records and says where it went.
 // Where the flush policy asks for a sync before the ack, waits is true, and wait
 // is called once, after that sync. woken are fetches that the caller completes
 // after it has answered.
 func (p *partition) append(batch []byte, records int64, acks int16, wait func(error)) (a storage.Appended, waits bool, woken wokenFetches, err error) {
 	var fx effects
-	p.mu.Lock()
-	a, waits, err = p.appendLocked(&fx, batch, records, acks, wait)
-	p.mu.Unlock()
+	a, waits, err = p.appendStep(&fx, batch, records, acks, wait)
 	woken, fx.woken = fx.woken, wokenFetches{}
 	p.b.carryOut(p, &fx)
 	return a, waits, woken, err
 }
 
-func (p *partition) appendLocked(fx *effects, batch []byte, records int64, acks int16, wait func(error)) (a storage.Appended, waits bool, err error) {
+func (p *partition) appendStep(fx *effects, batch []byte, records int64, acks int16, wait func(error)) (a storage.Appended, waits bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err := p.usable(); err != nil {
 		return a, false, err
 	}
@@ -181,26 +156,22 @@ func (p *partition) startFlushTimer(cfg *Config) {
 		return
 	}
 	p.sync.timer = p.b.env.After(time.Duration(cfg.Log.FlushMs)*time.Millisecond, func() {
-		var fx effects
-		p.mu.Lock()
-		p.sync.timer = nil
-		if p.usable() == nil {
-			p.flushLocked(&fx)
-		}
-		p.mu.Unlock()
-		p.b.carryOut(p, &fx)
+		p.step(func(fx *effects) {
+			p.sync.timer = nil
+			if p.usable() == nil {
+				p.flushLocked(fx)
+			}
+		})
 	})
 }
 
 // stop ends the partition's life in this incarnation: everything that waits is
 // answered with why, and nothing follows. The log is closed by the caller.
 func (p *partition) stop(why error) {
-	var fx effects
-	p.mu.Lock()
-	p.gone = why
-	p.failWaiters(&fx, why)
-	p.mu.Unlock()
-	p.b.carryOut(p, &fx)
+	p.step(func(fx *effects) {
+		p.gone = why
+		p.failWaiters(fx, why)
+	})
 }
 
 // failWaiters answers everything that waits, since what it waits for will not come.

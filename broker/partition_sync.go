@@ -89,8 +89,15 @@ func (p *partition) flushLocked(fx *effects) {
 
 // syncDone is the event that ends a sync. bytes is appendedBytes when it began.
 func (p *partition) syncDone(f *storage.Flush, bytes int64, err error) {
-	var fx effects
-	p.mu.Lock()
+	var idle func()
+	p.step(func(fx *effects) { idle = p.endSync(fx, f, bytes, err) })
+	if idle != nil {
+		idle()
+	}
+}
+
+// endSync gives what waited for no sync to be in flight, when none is.
+func (p *partition) endSync(fx *effects, f *storage.Flush, bytes int64, err error) (idle func()) {
 	if p.sync.inFlight != f {
 		panic("BUG: broker: a sync ended that was not in flight")
 	}
@@ -107,22 +114,15 @@ func (p *partition) syncDone(f *storage.Flush, bytes int64, err error) {
 	case p.dir.isOffline() || p.gone != nil:
 		// The waiters were answered when that happened.
 	default:
-		p.flushed(&fx, bytes)
+		p.flushed(fx, bytes)
 		if p.sync.again || len(p.sync.waiters) > 0 {
-			p.flushLocked(&fx)
+			p.flushLocked(fx)
 		}
 	}
-	idle := p.sync.idle
 	if p.sync.inFlight == nil {
-		p.sync.idle = nil
-	} else {
-		idle = nil
+		idle, p.sync.idle = p.sync.idle, nil
 	}
-	p.mu.Unlock()
-	p.b.carryOut(p, &fx)
-	if idle != nil {
-		idle()
-	}
+	return idle
 }
 
 // flushed answers what a finished sync covers. Acks leave here and nowhere
@@ -140,15 +140,13 @@ func (p *partition) flushed(fx *effects, bytes int64) {
 
 // flushAll calls done after everything appended until now is durable.
 func (p *partition) flushAll(done func(error)) {
-	var fx effects
-	p.mu.Lock()
-	err := p.usable()
-	if err == nil {
-		p.sync.wait(p.log.LogEndOffset(), done)
-		p.flushLocked(&fx)
-	}
-	p.mu.Unlock()
-	p.b.carryOut(p, &fx)
+	var err error
+	p.step(func(fx *effects) {
+		if err = p.usable(); err == nil {
+			p.sync.wait(p.log.LogEndOffset(), done)
+			p.flushLocked(fx)
+		}
+	})
 	if err != nil {
 		done(err)
 	}

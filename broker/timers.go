@@ -93,18 +93,17 @@ func (p *partition) retain() (deleted []storage.DeletedSegment) {
 
 // change does something to the log that may fail, under the lock; a failed write takes the directory offline.
 func (p *partition) change(f func() error) {
-	var fx effects
-	p.mu.Lock()
-	if p.usable() == nil {
+	p.step(func(fx *effects) {
+		if p.usable() != nil {
+			return
+		}
 		err := f()
 		if errors.As(err, new(*storage.WriteError)) {
 			fx.dirFailed = err
 		} else if err != nil {
 			p.b.report(env.Error, "%s-%d: %v", p.topic, p.index, err)
 		}
-	}
-	p.mu.Unlock()
-	p.b.carryOut(p, &fx)
+	})
 }
 
 // removeLater looks for expired files again when a deletion's delay is over.

@@ -32,9 +32,10 @@ func (b *Broker) createTopics(specs []topicSpec, done func([]topicResult)) {
 	results := make([]topicResult, len(specs))
 	b.changes.run(func(release func()) {
 		end := newCountdown(len(specs), func() {
-			b.install(results)
-			release()
-			done(results)
+			b.install(results, func() {
+				release()
+				done(results)
+			})
 		})
 		wanted := b.meta.Load().edit() // with what this request already has
 		partitions := b.meta.Load().partitions()
@@ -113,20 +114,25 @@ func (b *Broker) createOps(t *topic, partitions int32) []coord.Op {
 }
 
 // install opens the partitions of the topics that the coordination service has
-// accepted and publishes them.
-func (b *Broker) install(results []topicResult) {
+// accepted, and publishes them.
+func (b *Broker) install(results []topicResult, done func()) {
 	m := b.meta.Load().edit()
+	var parts []*partition
 	for i := range results {
 		r := &results[i]
 		if r.code != codeNone || r.t.partitions == nil {
 			continue
 		}
 		for index := range r.t.partitions {
-			r.t.partitions[index] = b.openPartition(r.t, int32(index), b.emptiestDir(), r.cfg)
+			r.t.partitions[index] = b.newPartition(r.t, int32(index), b.emptiestDir(), r.cfg)
 		}
+		parts = append(parts, r.t.partitions...)
 		m.put(r.t)
 	}
-	b.meta.Store(m.sort())
+	b.openAll(parts, func() {
+		b.meta.Store(m.sort())
+		done()
+	})
 }
 
 // deleteTopics deletes topics, and gives a result for each.
@@ -225,10 +231,12 @@ func (b *Broker) growTopic(name string, count int32, dryRun bool, done func(topi
 			grown.partitions = slices.Clone(t.partitions)
 			cfg := b.topicConfig(t.overrides)
 			for i := len(t.partitions); i < int(count); i++ {
-				grown.partitions = append(grown.partitions, b.openPartition(t, int32(i), b.emptiestDir(), cfg))
+				grown.partitions = append(grown.partitions, b.newPartition(t, int32(i), b.emptiestDir(), cfg))
 			}
-			b.meta.Store(b.meta.Load().with(&grown))
-			end()
+			b.openAll(grown.partitions[len(t.partitions):], func() {
+				b.meta.Store(b.meta.Load().with(&grown))
+				end()
+			})
 		})
 	})
 }

@@ -1,0 +1,95 @@
+package broker
+
+import (
+	"sync/atomic"
+
+	"github.com/tidemark-log/tidemark/broker/env"
+	"github.com/tidemark-log/tidemark/storage"
+	"github.com/tidemark-log/tidemark/storage/vfs"
+)
+
+// opensInFlightMax bounds how many partitions are opened side by side.
+const opensInFlightMax = 64
+
+// openAll opens the logs of new partitions, or creates them, and then calls done.
+// It is work of the disk that takes time, syncs included, so it goes where syncs
+// go: side by side in a live broker. A partition that cannot be opened is there
+// all the same, and answers KAFKA_STORAGE_ERROR.
+func (b *Broker) openAll(parts []*partition, done func()) {
+	end := newCountdown(len(parts), done)
+	var next atomic.Int64
+	var step func()
+	step = func() {
+		i := next.Add(1) - 1
+		if i >= int64(len(parts)) {
+			return
+		}
+		b.env.Sync([]vfs.Syncer{opening{parts[i]}}, func(err error) {
+			if err != nil {
+				parts[i].openFailed(err)
+			}
+			step()
+			end.done()
+		})
+	}
+	for range min(len(parts), opensInFlightMax) {
+		step()
+	}
+	end.done()
+}
+
+// newPartition makes partition index of t, whose log openAll opens in d.
+func (b *Broker) newPartition(t *topic, index int32, d *logDir, cfg *Config) *partition {
+	p := &partition{b: b, dir: d, topic: t.name, id: t.id, index: index, epoch: b.epoch}
+	p.cfg.Store(cfg)
+	return p
+}
+
+// opening is a partition's opening as the environment runs it. Nobody else knows
+// the partition yet, so it needs no lock.
+type opening struct{ p *partition }
+
+func (o opening) Sync() error {
+	p := o.p
+	cfg := p.cfg.Load()
+	log, found, err := p.dir.store.Open(p.topic, p.id, p.index, cfg.Log, p.b.env.Wall().UnixMilli())
+	p.reportRecovery(found)
+	if err != nil {
+		return err
+	}
+	p.log = log
+	p.visible = log.LogEndOffset()
+	if cfg.Visibility == VisibleFlushed {
+		p.visible = log.FlushedOffset()
+	}
+	return nil
+}
+
+func (p *partition) reportRecovery(found storage.RecoveryReport) {
+	for i := range found.Damage {
+		p.b.report(env.Error, "%s-%d: %v", p.topic, p.index, &found.Damage[i])
+	}
+	if found.TruncatedBytes > 0 {
+		p.b.report(env.Warn, "%s-%d: %d bytes cut from the end: a tail that was torn by a crash", p.topic, p.index, found.TruncatedBytes)
+	}
+}
+
+func (p *partition) openFailed(err error) {
+	p.log = nil
+	p.dir.unopened.Store(true)
+	if failed := p.dir.store.Offline(); failed != nil {
+		p.b.failDir(p.dir, failed)
+		return
+	}
+	p.b.report(env.Error, "partition %s-%d is offline: %v", p.topic, p.index, err)
+}
+
+// flushRecovered makes durable what recovery found behind the recovery point:
+// it was in the page cache at most.
+func (p *partition) flushRecovered() {
+	p.step(func(fx *effects) {
+		if p.usable() == nil && p.log.FlushedOffset() < p.log.LogEndOffset() {
+			p.flushLocked(fx)
+		}
+	})
+}
