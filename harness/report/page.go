@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-log/tidemark/experiments"
 	"github.com/tidemark-log/tidemark/harness/result"
+	"github.com/tidemark-log/tidemark/harness/stat"
 )
 
 //go:embed page.css
@@ -44,10 +45,17 @@ func verdictRows(s *result.Summary) []verdictRow {
 		}
 		rows = append(rows, verdictRow{
 			Claim: v.Claim, ClaimSays: claim.Says, Says: v.Says, Test: v.Test, Ratio: Ratio(v.Ratio), Bound: bound, Badge: badge(v.Verdict),
-			Word: string(v.Verdict), But: warningText(v.Warnings), Figure: v.Figure, Repeats: v.Ratio.N,
+			Word: string(v.Verdict), But: warningText(own(v, s)), Figure: v.Figure, Repeats: v.Ratio.N,
 		})
 	}
 	return rows
+}
+
+// own leaves out of a verdict's warnings what the page says of the whole run.
+func own(v result.VerdictSummary, s *result.Summary) []stat.Warning {
+	return slices.DeleteFunc(slices.Clone(v.Warnings), func(w stat.Warning) bool {
+		return w.Kind == stat.FewRepeats && w.Count == s.Repeats
+	})
 }
 
 // inlineFigure is a figure whose SVG stands in the page.
