@@ -27,6 +27,9 @@ type Counters struct {
 	InKernel  int64            `json:"bytes_in_kernel"`
 	Delivered int64            `json:"bytes_delivered"`
 	Requests  map[string]int64 `json:"requests"`
+	Status    struct {
+		LogEndOffsets int64 `json:"log_end_offsets"` // sum over partitions
+	} `json:"status"`
 }
 
 // Calls is the number of system calls of all kinds.
@@ -37,6 +40,9 @@ func (c *Counters) Calls() int64 {
 	}
 	return n
 }
+
+// Syncs is the number of system calls that make files durable.
+func (c *Counters) Syncs() int64 { return c.Syscalls["fsync"] + c.Syscalls["fdatasync"] }
 
 // Snapshot is one moment.
 type Snapshot struct {

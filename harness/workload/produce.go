@@ -151,6 +151,9 @@ func (b *bed) addProduce(ctx context.Context, st load.Stats) error {
 		return err
 	}
 	m, p := b.r.Metrics, b.p
+	if p.Acks == "0" {
+		b.countAtBroker(st)
+	}
 	wirePerPayload := float64(st.SentBytes) / float64(max(1, st.SentPayload))
 	if p.Driver == "kgo" { // the driver counts values, since batches are made inside the client
 		m["payload-bytes/s"] = m["bytes/s"]
@@ -175,9 +178,28 @@ func (b *bed) addProduce(ctx context.Context, st load.Stats) error {
 	return nil
 }
 
-// noteWriteback looks whether the log's pages are still dirty, as they must be in the cache regime.
+// countAtBroker takes the rate of a producer that hears nothing from how far the
+// log grew: what the driver has handed to its socket is not yet with the broker.
+func (b *bed) countAtBroker(st load.Stats) {
+	from, to := b.from.Broker, b.to.Broker
+	if from == nil || to == nil || st.Records == 0 || b.c.Broker["lab.offsets"] == "byte" {
+		b.warn("acks=0: rates are of what was sent, not of what arrived")
+		return
+	}
+	arrived := float64(to.Status.LogEndOffsets-from.Status.LogEndOffsets) / b.to.At.Sub(b.from.At).Seconds()
+	share := arrived / b.r.Metrics["records/s"]
+	for _, rate := range []string{"records/s", "bytes/s", "requests/s"} {
+		b.r.Metrics[rate] *= share
+	}
+}
+
+// noteWriteback looks whether the log's pages are still dirty, as they must be in
+// the cache regime, unless the broker is told to flush.
 func (b *bed) noteWriteback() {
 	if b.p.Regime != RegimeCache {
+		return
+	}
+	if from, to := b.from.Broker, b.to.Broker; from != nil && to != nil && to.Syncs() > from.Syncs() {
 		return
 	}
 	st, ok := sut.Cached(b.broker.DataDir())
@@ -191,6 +213,9 @@ func (b *bed) noteWriteback() {
 		b.warn("writeback took part: %d MB of %d MB were no longer dirty at the end", clean>>20, st.Size>>20)
 	}
 }
+
+// unboundedDepth stands for a producer that does not wait at all, in a bare loop that always answers.
+const unboundedDepth = 64
 
 // addWriteLimit measures the bare loop, or the disk, that bounds a produce cell.
 func addWriteLimit(ctx context.Context, c *Cell, r *Result, room int64) error {
@@ -209,8 +234,12 @@ func addWriteLimit(ctx context.Context, c *Cell, r *Result, room int64) error {
 	if err != nil {
 		return err
 	}
+	depth := p.Inflight
+	if p.Acks == "0" {
+		depth = max(depth, unboundedDepth)
+	}
 	st, err := limits.Loop{
-		Binary: c.Binary, Dir: c.Dir, Mode: limits.ModeWrite, Requests: load.ProduceFrames(topic, 1, batches), Depth: p.Inflight,
+		Binary: c.Binary, Dir: c.Dir, Mode: limits.ModeWrite, Requests: load.ProduceFrames(topic, 1, batches), Depth: depth,
 		FileBytes: room + (64 << 20), MaxBytes: room, Warmup: p.Warmup, Measure: p.Measure,
 	}.Run(ctx)
 	if err != nil {
