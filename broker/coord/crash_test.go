@@ -236,20 +236,21 @@ func TestAFullDiskLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// Planted faults: a disk or a journal that cheats must be caught by the test above.
+// Planted faults: a journal that leaves out one of its syncs must be caught by
+// the power cuts above. liar says which syncs succeed and do nothing.
 func TestPlantedFaultsAreCaught(t *testing.T) {
-	lie := func(kinds ...vfs.OpKind) func(vfs.FS) vfs.FS {
-		return func(fs vfs.FS) vfs.FS { return lyingFS{fs, kinds[0] == vfs.OpSync} }
-	}
-	for name, plant := range map[string]func(vfs.FS) vfs.FS{
-		"answers before the file is synced":    lie(vfs.OpSync),
-		"the new journal's name is not synced": lie(vfs.OpSyncDir),
+	for name, liar := range map[string]func(name string, nth int) bool{
+		"answers before the file is synced":              func(name string, _ int) bool { return strings.HasPrefix(name, "data/") },
+		"the new journal is renamed before it is synced": func(name string, nth int) bool { return strings.HasPrefix(name, "data/") && nth == 1 },
+		"only the new journal is ever synced":            func(name string, nth int) bool { return strings.HasPrefix(name, "data/") && nth > 1 },
+		"the new journal's name is not synced":           func(name string, _ int) bool { return name == "data" },
+		"the directory's own name is not synced":         func(name string, _ int) bool { return name == "." },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for n := int64(1); n < 400; n++ {
 				disk := vfs.NewSim(nil)
 				var k workload
-				w := &world{disk: plant(vfs.WithHook(disk, crashAt(n)))}
+				w := &world{disk: lyingFS{vfs.WithHook(disk, crashAt(n)), liar}}
 				untilCrash(func() {
 					l, err := openLocal(w, "data", journalMin)
 					if err != nil {
@@ -270,30 +271,39 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 	}
 }
 
-// lyingFS says that syncs of files (or of directories) succeeded and does nothing.
+// lyingFS leaves out the syncs that lies picks, by name and by how many of the open file there were.
 type lyingFS struct {
 	vfs.FS
-	files bool
+	lies func(name string, nth int) bool
 }
 
 func (l lyingFS) Open(name string, mode vfs.Mode) (vfs.File, error) {
 	f, err := l.FS.Open(name, mode)
-	if err != nil || !l.files {
-		return f, err
+	if err != nil {
+		return nil, err
 	}
-	return lyingFile{f}, nil
+	return &lyingFile{File: f, lies: l.lies}, nil
 }
 
 func (l lyingFS) SyncDir(dir string) error {
-	if l.files {
-		return l.FS.SyncDir(dir)
+	if l.lies(dir, 0) {
+		return nil
 	}
-	return nil
+	return l.FS.SyncDir(dir)
 }
 
-type lyingFile struct{ vfs.File }
+type lyingFile struct {
+	vfs.File
+	lies  func(name string, nth int) bool
+	syncs int
+}
 
-func (lyingFile) Sync() error { return nil }
+func (f *lyingFile) Sync() error {
+	if f.syncs++; f.lies(f.Name(), f.syncs) {
+		return nil
+	}
+	return f.File.Sync()
+}
 
 // A bit flipped in anything that was acknowledged is reported with file and
 // place; in what a clean shutdown vouches for, that is every byte.
