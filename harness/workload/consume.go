@@ -150,6 +150,6 @@ func addFetchLimit(ctx context.Context, c *Cell, r *Result) error {
 	if err != nil {
 		return err
 	}
-	r.Limits["bytes/s"], r.Limits["cpu-sec/GB"] = st.BytesPerS(), st.CPUPerGB()
+	r.Limits["bytes/s"], r.Metrics["bare-loop-cpu-sec/GB"] = st.BytesPerS(), st.CPUPerGB()
 	return nil
 }

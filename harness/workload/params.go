@@ -16,7 +16,8 @@ type Kind string
 // part is measured over time, all also give what the sampler saw of the broker
 // process meanwhile: "cpu-sec/GB", "cpu-share", "broker-rss-bytes", "ctx-switches/s",
 // "device-read-bytes/s", "device-write-bytes/s", and from the broker's own
-// counters "copied-bytes/byte", "syscalls/MB".
+// counters "copied-bytes/byte", "syscalls/MB". What a bare loop cost its server
+// is "bare-loop-cpu-sec/GB".
 const (
 	// Produce sends for Warmup+Measure: "bytes/s" (record batches as sent),
 	// "payload-bytes/s" (before compression), "records/s", "requests/s", "p50-sec", "p99-sec", "p999-sec", "max-sec".

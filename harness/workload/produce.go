@@ -245,7 +245,7 @@ func addWriteLimit(ctx context.Context, c *Cell, r *Result, room int64) error {
 	if err != nil {
 		return err
 	}
-	r.Limits["bytes/s"], r.Limits["cpu-sec/GB"] = st.BytesPerS(), st.CPUPerGB()
+	r.Limits["bytes/s"], r.Metrics["bare-loop-cpu-sec/GB"] = st.BytesPerS(), st.CPUPerGB()
 	return nil
 }
 
