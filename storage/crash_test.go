@@ -339,26 +339,38 @@ func (w *crashWorld) clone(t testing.TB) *crashWorld {
 func TestNothingIsAcknowledgedAfterAFailedFileOperation(t *testing.T) {
 	for name, cfg := range crashConfigs() {
 		t.Run(name, func(t *testing.T) {
-			for n := int64(1); !t.Failed(); n += everyNth(cfg) {
-				rec := &recorder{TB: t}
-				w := newCrashWorld(rec, cfg)
-				nth := vfs.FailNth(n, nil)
-				w.fs = vfs.WithHook(w.disk, nth.Hook)
-				var err error
-				rec.try(func() { err = w.run(crashScript) })
-				if !nth.Met() {
-					return
-				}
-				rec.try(func() { w.afterFailure(err) })
-				problems := rec.problems
-				for seed := range uint64(2) {
-					problems = append(problems, w.afterFailureRecovers(t, n, seed)...)
-				}
-				if len(problems) > 0 {
-					t.Error(outcome{op: nth.Op(), problems: problems})
-				}
-			}
+			failEverywhere(t, cfg, everyNth(cfg), changes...)
+			failEverywhere(t, cfg, 5*everyNth(cfg), vfs.OpRead, vfs.OpSize, vfs.OpStat, vfs.OpList, vfs.OpClose)
 		})
+	}
+}
+
+// changes are the operations that change what a disk holds.
+var changes = []vfs.OpKind{
+	vfs.OpOpen, vfs.OpRemove, vfs.OpRemoveAll, vfs.OpRename, vfs.OpMkdirAll, vfs.OpSyncDir, vfs.OpSyncDirEnd,
+	vfs.OpLock, vfs.OpWrite, vfs.OpTruncate, vfs.OpPreallocate, vfs.OpSync, vfs.OpSyncEnd,
+}
+
+// failEverywhere runs the script over and over, and fails another operation of the kinds each time.
+func failEverywhere(t *testing.T, cfg LogConfig, step int64, kinds ...vfs.OpKind) {
+	for n := int64(1); !t.Failed(); n += step {
+		rec := &recorder{TB: t}
+		w := newCrashWorld(rec, cfg)
+		nth := vfs.FailNth(n, nil, kinds...)
+		w.fs = vfs.WithHook(w.disk, nth.Hook)
+		var err error
+		rec.try(func() { err = w.run(crashScript) })
+		if !nth.Met() {
+			return
+		}
+		rec.try(func() { w.afterFailure(err) })
+		problems := rec.problems
+		for seed := range uint64(2) {
+			problems = append(problems, w.afterFailureRecovers(t, n, seed)...)
+		}
+		if len(problems) > 0 {
+			t.Error(outcome{op: nth.Op(), problems: problems})
+		}
 	}
 }
 

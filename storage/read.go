@@ -290,9 +290,20 @@ func (l *segmentLog) byteBatch(s *segment, pos int64) (int64, record.Header, err
 	return l.batchAround(s, pos)
 }
 
-// batchAround finds the batch that spans pos, by looking back at most the largest
-// batch for a header whose base offset is its own position and whose CRC holds.
+// batchAround finds the batch that spans pos.
 func (l *segmentLog) batchAround(s *segment, pos int64) (int64, record.Header, error) {
+	at, h, err := l.lookBack(s, pos, true)
+	var missed *CorruptionError
+	if errors.As(err, &missed) {
+		// A batch larger than any that this process has seen or allows: step through the segment.
+		return l.scanTo(s, 0, s.base+pos)
+	}
+	return at, h, err
+}
+
+// lookBack looks back from pos, at most the largest batch, for a header whose base
+// offset is its own position and whose CRC, if asked for, holds.
+func (l *segmentLog) lookBack(s *segment, pos int64, sum bool) (int64, record.Header, error) {
 	buf := walkBufs.Get().(*walkBuf)
 	defer walkBufs.Put(buf)
 	lowest := max(0, pos-int64(l.batchMax))
@@ -310,14 +321,13 @@ func (l *segmentLog) batchAround(s *segment, pos int64) (int64, record.Header, e
 			}
 			h := record.ReadHeader(b)
 			if h.BaseOffset == s.base+at && h.BatchLength >= record.HeaderSize-record.LengthPrefix &&
-				at+int64(h.Size()) > pos && at+int64(h.Size()) <= s.size && l.holds(s, at, h) {
+				at+int64(h.Size()) > pos && at+int64(h.Size()) <= s.size && (!sum || l.holds(s, at, h)) {
 				return at, h, nil
 			}
 		}
 		top = bottom - 1
 	}
-	// A batch larger than any that this process has seen or allows: step through the segment.
-	return l.scanTo(s, 0, s.base+pos)
+	return 0, record.Header{}, s.corrupt(pos, s.base+pos, "no batch spans this byte")
 }
 
 // holds is true when the CRC of the batch at pos holds.

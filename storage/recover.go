@@ -218,6 +218,11 @@ func (l *segmentLog) openCleanly() error {
 		}
 		switch {
 		case l.cfg.Offsets == OffsetsByte:
+			// A batch that ends with the file will do, its CRC unseen: this is a clean opening.
+			at, h, err := l.lookBack(s, s.size-1, false)
+			if err != nil || at+int64(h.Size()) != s.size {
+				return s.corrupt(at, s.base+at, "the file does not end with a batch")
+			}
 			end = s.base + s.size
 		default:
 			last, err := l.lastBatch(s)

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -98,5 +99,72 @@ func TestEveryBatchIsFoundByEachOfItsOffsets(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+func TestSequencesWrapToZero(t *testing.T) {
+	l, _ := testOpen(t, testDir(t, vfs.NewSim(nil)), testConfig())
+	last := batchSpec{records: 3, producer: 7, sequence: 1<<31 - 2}.build() // ends at sequence 0
+	if _, err := l.Append(last, AppendArgs{Now: 1, Replica: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Append(batchSpec{producer: 7, sequence: 2}.build(), AppendArgs{Now: 1}); err != ErrOutOfOrderSequence {
+		t.Errorf("a gap behind the wrap: %v", err)
+	}
+	again := batchSpec{records: 3, producer: 7, sequence: 1<<31 - 2}
+	if a := testAppend(t, l, again); !a.Duplicate || a.BaseOffset != 0 {
+		t.Errorf("resend of the batch that wraps: %+v", a)
+	}
+	if a := testAppend(t, l, batchSpec{producer: 7, sequence: 1}); a.BaseOffset != 3 {
+		t.Errorf("the next sequence: %+v", a)
+	}
+}
+
+func TestAResendWithinOneAppendIsSeen(t *testing.T) {
+	l, _ := testOpen(t, testDir(t, vfs.NewSim(nil)), testConfig())
+	first := batchSpec{producer: 7, records: 2}.build()
+	second := batchSpec{producer: 7, sequence: 2}.build()
+	if _, err := l.Append(append(bytes.Clone(second), first...), AppendArgs{Now: 1}); err != ErrUnknownProducerID {
+		t.Errorf("batches in the wrong order: %v", err)
+	}
+	if _, err := l.Append(append(bytes.Clone(first), second...), AppendArgs{Now: 1}); err != nil {
+		t.Error(err)
+	}
+	other := batchSpec{producer: 8}.build()
+	if _, err := l.Append(append(batchSpec{producer: 7, sequence: 3}.build(), other...), AppendArgs{Now: 1}); err != ErrInvalidRecord {
+		t.Errorf("batches of two producers: %v", err)
+	}
+	if l.LogEndOffset() != 3 {
+		t.Errorf("log ends at %d", l.LogEndOffset())
+	}
+}
+
+// A full disk ends in one answer, and what was flushed before is there.
+func TestAFullDiskTakesTheDirectoryOffline(t *testing.T) {
+	for space := int64(300); space < 6000; space += 171 {
+		disk := vfs.NewSim(nil)
+		full := vfs.WithHook(disk, vfs.DiskFull(space))
+		d, err := OpenDir(full, "data", Identity{ClusterID: "cluster", BrokerID: 1})
+		if err != nil {
+			continue
+		}
+		l, _, err := d.Open("orders", [16]byte{1, 2, 3}, 0, testConfig(), 1)
+		for n := 0; err == nil; n++ {
+			if _, err = l.Append(batchSpec{records: 2, valueSize: 90}.build(), AppendArgs{Now: 1}); err == nil {
+				err = flushNow(l)
+			}
+		}
+		if !errors.Is(err, vfs.ErrNoSpace) || !errors.Is(d.Offline(), vfs.ErrNoSpace) {
+			t.Fatalf("with %d bytes: %v, directory offline: %v", space, err, d.Offline())
+		}
+		if l == nil {
+			continue
+		}
+		flushed := l.FlushedOffset()
+		_ = d.Close(true)
+		again, rep := testOpen(t, testDir(t, disk), testConfig())
+		if rep.Clean || again.LogEndOffset() < flushed {
+			t.Errorf("with %d bytes: log ends at %d, flushed to %d, clean %v", space, again.LogEndOffset(), flushed, rep.Clean)
+		}
 	}
 }
