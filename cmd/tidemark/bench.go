@@ -20,7 +20,7 @@ func init() { commands = append(commands, benchCommand) }
 
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "One-off load on a running broker, and the broker against the machine's ceiling"}
-	cmd.AddCommand(benchProduceCommand(), benchConsumeCommand(), benchLatencyCommand(), benchCeilingCommand())
+	cmd.AddCommand(benchProduceCommand(), benchConsumeCommand(), benchLatencyCommand(), benchSweepCommand(), benchCeilingCommand())
 	return cmd
 }
 
@@ -63,11 +63,19 @@ func (b *bench) payloadFlags(cmd *cobra.Command) {
 	b.flag(cmd, "duration", "measure", "10s", "time measured")
 }
 
-func (b *bench) run(cmd *cobra.Command) error {
+// apply sets the workload from the flags.
+func (b *bench) apply() error {
 	for key, value := range b.keys {
 		if err := b.Workload.Set(key, *value); err != nil {
-			return fmt.Errorf("--%s: %w", strings.ReplaceAll(key, "_", "-"), err)
+			return err
 		}
+	}
+	return nil
+}
+
+func (b *bench) run(cmd *cobra.Command) error {
+	if err := b.apply(); err != nil {
+		return err
 	}
 	live := newLive(os.Stderr)
 	b.OnTick = live.tick
@@ -139,6 +147,45 @@ record that was due meanwhile.`,
 	b.payloadFlags(cmd)
 	b.flag(cmd, "rate", "records_per_s", "1000", "records per second")
 	cmd.Flags().MarkHidden("driver") // the raw driver knows only topics that it filled itself
+	return cmd
+}
+
+func benchSweepCommand() *cobra.Command {
+	var b *bench
+	var low float64
+	cmd := &cobra.Command{
+		Use: "sweep", Short: "Produce faster and faster until the rate is no longer sustained", Args: cobra.NoArgs,
+		Example: `  tidemark bench sweep --driver raw --batch-records 10 --inflight 16 --from 10000 --warmup 500ms --duration 2s`,
+	}
+	b = newBench(cmd, workload.Produce)
+	b.payloadFlags(cmd)
+	cmd.Flags().Float64Var(&low, "from", 1000, "records per second to begin with")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := b.apply(); err != nil {
+			return err
+		}
+		if low <= 0 {
+			return errors.New("--from must be more than 0")
+		}
+		var points []load.Point
+		if !b.asJSON {
+			fmt.Printf("%14s  %14s  %12s  %12s\n", "asked, rec/s", "reached", "p50", "p99")
+		}
+		knee, err := b.Sweep(cmd.Context(), low, func(p load.Point) {
+			points = append(points, p)
+			if !b.asJSON {
+				fmt.Printf("%14.0f  %14.0f  %9.3f ms  %9.3f ms\n", p.Asked, p.Reached, p.P50.Seconds()*1e3, p.P99.Seconds()*1e3)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if b.asJSON {
+			return printJSON(map[string]any{"points": points, "knee_records_per_s": knee})
+		}
+		fmt.Printf("the knee: %.0f records/s sustained\n", knee)
+		return nil
+	}
 	return cmd
 }
 

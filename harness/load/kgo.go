@@ -207,7 +207,8 @@ type KgoConsume struct {
 	FetchBytes int
 	// Until ends the run after so many records; 0: the window ends it.
 	Until int64
-	// Stamped takes the intended send time from the first 8 bytes of each value for the latency.
+	// Stamped takes the intended send time from the first 8 bytes of each value for the latency;
+	// otherwise latency is how long each poll waited.
 	Stamped bool
 	// FromEnd begins with what is produced after Ready; otherwise at the start.
 	FromEnd bool
@@ -243,6 +244,7 @@ func (k KgoConsume) Run(ctx context.Context, w *Window) (Stats, error) {
 	w.Start(time.Now())
 	next := map[int32]int64{}
 	for seen, over := int64(0), false; !over && (k.Until == 0 || seen < k.Until); {
+		asked := time.Now()
 		fetches := client.PollFetches(ctx)
 		if err := fetches.Err0(); err != nil {
 			return st, err
@@ -264,7 +266,11 @@ func (k KgoConsume) Run(ctx context.Context, w *Window) (Stats, error) {
 		})
 		seen += records
 		var inside bool
-		if inside, over = w.Done(now, bytes, records); inside && k.Stamped {
+		switch inside, over = w.Done(now, bytes, records); {
+		case !inside:
+		case !k.Stamped:
+			st.Latency.RecordValue(max(1, now.Sub(asked).Microseconds()))
+		default:
 			fetches.EachRecord(func(rec *kgo.Record) {
 				if len(rec.Value) >= 8 {
 					sent := time.Unix(0, int64(binary.BigEndian.Uint64(rec.Value)))

@@ -13,10 +13,7 @@ import (
 	"github.com/prometheus/procfs/blockdevice"
 	"golang.org/x/sys/unix"
 
-	"bufio"
-	"bytes"
 	"os"
-	"strconv"
 )
 
 // Counters is the part of the broker's /counters answer that is used.
@@ -162,20 +159,12 @@ func (s *Sampler) Counters(ctx context.Context) (*Counters, error) {
 // TakeSystem reads the machine's part alone.
 func TakeSystem() (System, error) {
 	var sys System
-	page := int64(os.Getpagesize())
-	err := eachVMStat(func(name string, v int64) {
-		switch name {
-		case "nr_dirty":
-			sys.Dirty = v * page
-		case "nr_writeback":
-			sys.Writeback = v * page
-		case "nr_written":
-			sys.WrittenBack = v * page
-		}
-	})
+	pages, err := VMStat("nr_dirty", "nr_writeback", "nr_written")
 	if err != nil {
 		return sys, err
 	}
+	page := int64(os.Getpagesize())
+	sys.Dirty, sys.Writeback, sys.WrittenBack = pages[0]*page, pages[1]*page, pages[2]*page
 	if disks, err := blockdevice.NewDefaultFS(); err == nil {
 		stats, _ := disks.ProcDiskstats()
 		for _, d := range stats {
@@ -196,20 +185,6 @@ func TakeSystem() (System, error) {
 		}
 	}
 	return sys, nil
-}
-
-func eachVMStat(f func(name string, v int64)) error {
-	b, err := os.ReadFile("/proc/vmstat")
-	if err != nil {
-		return fmt.Errorf("sample: %w", err)
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
-		name, value, _ := bytes.Cut(lines.Bytes(), []byte(" "))
-		if v, err := strconv.ParseInt(string(value), 10, 64); err == nil {
-			f(string(name), v)
-		}
-	}
-	return nil
 }
 
 // OwnCPU is the CPU time that this process has used, user and system.

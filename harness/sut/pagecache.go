@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tidemark-log/tidemark/harness/sample"
 )
 
 // DropCache writes back every file below dir and drops its pages from the page
@@ -167,7 +169,7 @@ func TouchMemory(dir string, n int64) error {
 // WritebackRoom is how many bytes may be dirtied before the kernel begins to
 // write back in the background, as things stand.
 func WritebackRoom() (int64, error) {
-	v, err := vmstat("nr_dirty_background_threshold", "nr_dirty", "nr_writeback")
+	v, err := sample.VMStat("nr_dirty_background_threshold", "nr_dirty", "nr_writeback")
 	if err != nil {
 		return 0, err
 	}
@@ -176,7 +178,7 @@ func WritebackRoom() (int64, error) {
 
 // DirtyLimit is how many dirty bytes make the kernel throttle who writes.
 func DirtyLimit() (int64, error) {
-	v, err := vmstat("nr_dirty_threshold")
+	v, err := sample.VMStat("nr_dirty_threshold")
 	if err != nil {
 		return 0, err
 	}

@@ -109,3 +109,22 @@ func (b *bed) findTopic(ctx context.Context, create bool) error {
 	}
 	return b.createTopic(ctx, b.topic, b.p.Partitions)
 }
+
+// Sweep produces at one rate after another, from low records/s up, until the
+// broker or the client no longer keeps up, and then closes in on the highest rate
+// sustained. onPoint hears of each rate as it is done.
+func (o Bench) Sweep(ctx context.Context, low float64, onPoint func(load.Point)) (knee float64, err error) {
+	const halvings = 4
+	_, knee, err = load.Sweep(ctx, low, halvings, func(ctx context.Context, rate float64) (load.Point, error) {
+		o.Workload.RecordsPerS = rate
+		r, err := o.Run(ctx)
+		if err != nil {
+			return load.Point{}, err
+		}
+		seconds := func(metric string) time.Duration { return time.Duration(r.Metrics[metric] * float64(time.Second)) }
+		p := load.Point{Asked: rate, Reached: r.Metrics["records/s"], P50: seconds("p50-sec"), P99: seconds("p99-sec")}
+		onPoint(p)
+		return p, nil
+	})
+	return knee, err
+}

@@ -1,4 +1,4 @@
-package sut
+package sample
 
 import (
 	"bufio"
@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// vmstat reads values of /proc/vmstat by name.
-func vmstat(names ...string) ([]int64, error) {
+// VMStat reads values of /proc/vmstat by name.
+func VMStat(names ...string) ([]int64, error) {
 	b, err := os.ReadFile("/proc/vmstat")
 	if err != nil {
-		return nil, fmt.Errorf("sut: %w", err)
+		return nil, fmt.Errorf("sample: %w", err)
 	}
 	values, found := make([]int64, len(names)), 0
 	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
@@ -21,14 +21,14 @@ func vmstat(names ...string) ([]int64, error) {
 			if string(name) == want {
 				values[i], err = strconv.ParseInt(string(value), 10, 64)
 				if err != nil {
-					return nil, fmt.Errorf("sut: /proc/vmstat: %s: %w", want, err)
+					return nil, fmt.Errorf("sample: /proc/vmstat: %s: %w", want, err)
 				}
 				found++
 			}
 		}
 	}
 	if found != len(names) {
-		return nil, fmt.Errorf("sut: /proc/vmstat has not all of %v", names)
+		return nil, fmt.Errorf("sample: /proc/vmstat has not all of %v", names)
 	}
 	return values, nil
 }
