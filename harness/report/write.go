@@ -115,10 +115,10 @@ func (r *run) rows() (header []string, rows [][]string) {
 	return header, rows
 }
 
-// shareMetric is the metric whose limit was measured.
+// shareMetric is the first metric whose limit was measured and is drawn.
 func (r *run) shareMetric() string {
-	for _, c := range r.summary.Cells {
-		for _, m := range r.metrics() {
+	for _, m := range result.LimitMetrics(r.spec) {
+		for _, c := range r.summary.Cells {
 			if _, ok := c.Shares[m]; ok {
 				return m
 			}
