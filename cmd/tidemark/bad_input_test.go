@@ -69,7 +69,7 @@ func TestADataDirectoryOfAnotherBrokerIsRefused(t *testing.T) {
 func TestAFullDiskTakesNothingAcknowledgedAway(t *testing.T) {
 	need.Root(t)
 	for _, settings := range [][]string{nil, {"lab.storage.engine=btree", "lab.fetch.transfer=copy"}} {
-		t.Run(strings.Join(settings, ","), func(t *testing.T) {
+		t.Run(strings.Join(settings, "+"), func(t *testing.T) {
 			dir := t.TempDir()
 			if err := syscall.Mount("tidemark-test", dir, "tmpfs", 0, "size=8m"); err != nil {
 				need.Skip(t, "mount", err.Error())
@@ -244,9 +244,11 @@ func answersApiVersions(c net.Conn) bool {
 
 // TestClientsThatNeverReadDoNotFillTheBroker asks again and again for megabytes and takes none of them.
 func TestClientsThatNeverReadDoNotFillTheBroker(t *testing.T) {
-	for _, transfer := range []string{"sendfile", "copy"} {
-		t.Run(transfer, func(t *testing.T) {
-			b := startBroker(t, t.TempDir(), "lab.fetch.transfer="+transfer, "socket.send.buffer.bytes=65536")
+	for _, how := range [][]string{
+		{"lab.fetch.transfer=sendfile"}, {"lab.fetch.transfer=copy"}, {"lab.fetch.transfer=copy", "lab.cache=process"}, {"lab.fetch.transfer=copy", "lab.storage.engine=btree"},
+	} {
+		t.Run(strings.Join(how, "+"), func(t *testing.T) {
+			b := startBroker(t, t.TempDir(), append(how, "socket.send.buffer.bytes=65536")...)
 			good := client(t, b)
 			produce(t, good, "orders", 20_000, 1000)
 			req := kmsg.NewPtrFetchRequest()
