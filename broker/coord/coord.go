@@ -7,8 +7,9 @@
 // an ensemble that takes time and loses connections. Local is the Client of a cluster of one: the
 // same tree kept in a journal over storage/vfs, durable before it answers.
 //
-// What ZooKeeper has and this does not: ACLs, quotas, container and TTL nodes,
-// persistent watches. A refused write takes no zxid here; there it does.
+// A test holds the tree against a real ZooKeeper. What that has and this does
+// not: ACLs, quotas, container and TTL nodes, persistent watches. A refused write takes
+// no zxid here; there it does.
 package coord
 
 // SessionID names a session; 0 is none.
