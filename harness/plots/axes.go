@@ -54,7 +54,7 @@ func (f *Figure) yRange() (low, high float64) {
 		return min(0, low), math.Ceil(high*room/step) * step
 	}
 	if f.Kind == Bars { // points with their numbers above
-		low, high = low/1.3, high*1.5
+		low, high = low/1.3, high*1.8
 	}
 	return logFloor(low), logCeil(high)
 }

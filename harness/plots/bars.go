@@ -84,8 +84,11 @@ func (m marks) barLabels(c draw.Canvas, pt Point, middle, width, top, reach, foo
 	if s.Width(words) > width*1.12 {
 		s.Font.Size = max(7, size*width*1.12/s.Width(words))
 	}
-	at := reach + 3
-	if limit > 0 && limit > at-2 && limit < at+size+1 { // the limit's dashes are in the way
+	at, tall := reach+3, vg.Length(size+1)
+	if pt.Share > 0 && m.f.Y.Log {
+		tall *= 2 // the share stands above the value
+	}
+	if limit > at-2 && limit < at+tall { // the limit's dashes are in the way
 		inside := foot - size - 3
 		if m.f.Y.Log || inside < base+2.5*size {
 			at = limit + 3
@@ -94,6 +97,10 @@ func (m marks) barLabels(c draw.Canvas, pt Point, middle, width, top, reach, foo
 		}
 	}
 	c.FillText(s, vg.Point{X: middle, Y: at}, words)
+	if pt.Share > 0 && m.f.Y.Log {
+		above := centered(style(size-1, inkSoft, true))
+		c.FillText(above, vg.Point{X: middle, Y: at + size + 1.5}, percent(pt.Share))
+	}
 	if pt.Share > 0 && !m.f.Y.Log {
 		share := centered(style(size, color.White, true))
 		words := percent(pt.Share)
@@ -166,7 +173,10 @@ func (f *Figure) legend(c draw.Canvas, top vg.Length) vg.Length {
 	if f.limitPoints() != nil {
 		named = true
 		words := "machine's limit: " + f.Limit.Name
-		if f.hasShares() {
+		switch {
+		case f.hasShares() && f.Y.Log:
+			words += "; bold, the share of it reached"
+		case f.hasShares():
 			words += "; in the bars, the share of it reached"
 		}
 		item(words, func(at vg.Point) { c.StrokeLine2(limitLine, at.X-2, at.Y+3, at.X+box+2, at.Y+3) })

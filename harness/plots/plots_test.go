@@ -71,6 +71,12 @@ func examples() map[string]*Figure {
 			Categories: []Category{{"4 MiB", 4}, {"32 MiB", 32}, {"256 MiB", 256}},
 			Series:     []Series{{"log", []Point{few(1.2e5, 1.3e5), few(1.25e5, 1.1e5), few(1.2e5, 1.2e5)}}, {"B-tree by offset", []Point{few(1.1e5, 1.2e5), few(1.15e5, 1.2e5), few(1.15e5, 1.2e5)}}, {"B-tree by message id", []Point{few(9e3, 8e3), few(5e3, 5e3), few(4e2, 4.5e2)}}},
 		},
+		"points-limit": {
+			Title: "What does the producer pay for a flush?", Subtitle: "100 B records in batches of 10, acks=1, one partition", Source: source,
+			Kind: Bars, X: Axis{Label: "flush policy"}, Y: Axis{Label: "Throughput", Unit: bytesPerS, Log: true}, Categories: []Category{{"none", 0}, {"every append", 0}},
+			Series: []Series{{"one request in flight", []Point{share(est(1.0e7, 1.1), 0.5), share(est(9e5, 1.2), 0.04)}}, {"eight in flight", []Point{share(est(2.7e7, 1.1), 0.78), share(est(2.4e6, 1.2), 0.06)}}},
+			Limit:  &Limit{"bare receive→pwrite loop, no flush", [][]float64{{2e7, 3.5e7}, {2.1e7, 3.6e7}}},
+		},
 		"bars-unnamed": {
 			Title: "What does the producer pay for a flush?", Subtitle: "One series has no legend", Source: source,
 			Kind: Bars, X: Axis{Label: "flush policy"}, Y: Axis{Label: "Records per second", Unit: Unit{Symbol: "records/s"}}, Categories: []Category{{"none", 0}, {"100 ms", 0}, {"every append", 0}},
