@@ -2,8 +2,10 @@ package storage
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	iofs "io/fs"
 	"path"
 	"slices"
 
@@ -186,7 +188,7 @@ func (l *segmentLog) saveSnapshotAt(offset int64) error {
 	return nil
 }
 
-// keepProducers makes the producers' state at base durable, before the batches
+// keepProducers syncs the producers' state at base, before the batches
 // below it go: it alone knows then of producers that wrote nothing since. A flush
 // that has it under way may come too late.
 func (l *segmentLog) keepProducers(base int64) error {
@@ -200,11 +202,7 @@ func (l *segmentLog) keepProducers(base int64) error {
 		base = l.end.Load()
 	}
 	name := path.Join(l.path, offsetName(base, snapshotSuffix))
-	err := syncPath(l.fs, name)
-	if err == nil {
-		err = l.fs.SyncDir(l.path)
-	}
-	if err != nil {
+	if err := syncPath(l.fs, name); err != nil {
 		return l.fail("fsync", name, 0, err)
 	}
 	return nil
@@ -260,10 +258,14 @@ func (l *segmentLog) loadProducers(upTo, now int64) error {
 		if o > upTo {
 			continue
 		}
-		// A snapshot that is damaged or cannot be read is worth a longer walk, not the partition.
+		// A damaged snapshot is worth a longer walk, not the partition. A failed read is
+		// no damage: a walk cannot make up for it, once retention has taken batches.
 		b, err := readFile(l.fs, path.Join(l.path, offsetName(o, snapshotSuffix)), snapshotBytesMax)
-		if err != nil {
+		if errors.Is(err, iofs.ErrNotExist) {
 			continue
+		}
+		if err != nil {
+			return err
 		}
 		if l.producers.decode(b) == nil {
 			from = max(from, o)

@@ -59,6 +59,10 @@ func (l *segmentLog) load(saved savedState, now int64, rep *RecoveryReport) erro
 		if err := l.create(saved.logStart, now); err != nil {
 			return err
 		}
+		// Were its name lost and a later segment's not, the log would begin with a hole.
+		if err := l.syncNames(); err != nil {
+			return err
+		}
 	}
 	l.logStart.Store(max(saved.logStart, l.segments[0].base))
 	l.checkpointed.Store(saved.recoveryPoint)

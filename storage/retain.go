@@ -107,7 +107,12 @@ func (l *segmentLog) dropFirst(n int, logStart, now int64) error {
 	if n == 0 {
 		return nil
 	}
+	// The first of the segments that stay may be new: were its name lost and theirs
+	// not, the log would end where it has been before.
 	if err := l.keepProducers(l.segments[n].base); err != nil {
+		return err
+	}
+	if err := l.syncNames(); err != nil {
 		return err
 	}
 	if err := l.dir.saveLogStarts(); err != nil {
