@@ -13,7 +13,7 @@ import (
 )
 
 // deciding are the packages that must depend on their inputs alone, as go list patterns.
-var deciding = []string{"./broker/...", "./storage/..."}
+var deciding = []string{"./broker/...", "./storage/...", "./sim/...", "./experiments/history/..."}
 
 // live are the files in them that touch the machine, and why they may. A pattern
 // is a file, or a directory with a slash at its end.

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-log/tidemark/sim"
+)
+
+func init() { commands = append(commands, simCommand) }
+
+func simCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sim",
+		Short: "Run the broker in a simulated world of faults, from a seed",
+		Long: `Run the broker in a simulated world: one seed draws its configuration, its
+clients and its faults (kills, power cuts, broken connections, I/O errors), and
+what the clients saw is judged. The same seed gives the same history, always.
+
+Planted faults, to see a checker find one (--plant NAME):
+` + plantList(),
+	}
+	cmd.AddCommand(simRunCommand(), simSweepCommand())
+	return cmd
+}
+
+func plantList() string {
+	var b strings.Builder
+	for _, name := range sim.Plants() {
+		fmt.Fprintf(&b, "  %-22s %s\n", name, sim.PlantDoc(name))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func checkPlant(name string) error {
+	if name != "" && sim.PlantDoc(name) == "" {
+		return fmt.Errorf("--plant %s: no planted fault has that name; see tidemark sim --help", name)
+	}
+	return nil
+}
+
+func simRunCommand() *cobra.Command {
+	var seed uint64
+	var plant string
+	var trace bool
+	cmd := &cobra.Command{
+		Use:   "run --seed N",
+		Short: "Run one seed and say what happened",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkPlant(plant); err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			o := sim.Options{Plant: plant}
+			if trace {
+				o.Echo = func(line string) { fmt.Fprintln(out, line) }
+			}
+			began := time.Now()
+			r := sim.Run(seed, o)
+			fmt.Fprintf(out, "seed %d: %s\n", r.Seed, r.Config)
+			fmt.Fprintf(out, "%d events, %d lives of the broker, %v of virtual time in %v; trace hash %016x\n",
+				r.Events, r.Lives, r.Virtual.Round(time.Millisecond), time.Since(began).Round(time.Millisecond), r.Hash)
+			writeProbes(out, r.Probes)
+			if r.Violation != "" {
+				writeViolation(out, r, plant)
+				return fmt.Errorf("seed %d violates what the broker promises", seed)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&seed, "seed", 1, "which world")
+	f.StringVar(&plant, "plant", "", "plant a known fault")
+	f.BoolVar(&trace, "trace", false, "print every event")
+	return cmd
+}
+
+func simSweepCommand() *cobra.Command {
+	var seeds, shard string
+	var asJSON bool
+	s := sim.Sweep{}
+	cmd := &cobra.Command{
+		Use:   "sweep --seeds A-B",
+		Short: "Run a range of seeds; exit 1 and tell the seed when one finds a violation",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkPlant(s.Plant); err != nil {
+				return err
+			}
+			var err error
+			if s.From, s.To, err = parseSeeds(seeds); err != nil {
+				return err
+			}
+			if s.Shard, s.Shards, err = parseShard(shard); err != nil {
+				return err
+			}
+			progress := newSweepProgress(cmd.ErrOrStderr(), s.Size())
+			s.Each = func(sim.Result) bool { progress.step(); return cmd.Context().Err() != nil }
+			began := time.Now()
+			sum := s.Run()
+			progress.end()
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				err = enc.Encode(sum)
+			} else {
+				writeSummary(cmd.OutOrStdout(), sum, time.Since(began), s.Plant)
+			}
+			switch n := len(sum.Violations); {
+			case err != nil:
+				return err
+			case n > 0:
+				return fmt.Errorf("%d of %d seeds violate what the broker promises, the first is %d", n, sum.Runs, sum.Violations[0].Seed)
+			}
+			return cmd.Context().Err()
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&seeds, "seeds", "1-2000", "from-to, both included")
+	f.StringVar(&shard, "shard", "", "i/n: this process runs the seeds that leave i when divided by n, i from 0")
+	f.StringVar(&s.Plant, "plant", "", "plant a known fault")
+	f.Uint64Var(&s.TwiceEvery, "twice-every", 50, "run each n-th seed twice and compare trace hashes; 0: none")
+	f.IntVar(&s.ViolationsMax, "violations-max", 5, "stop after so many; 0: never")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// parseSeeds reads "A-B" or "A".
+func parseSeeds(text string) (from, to uint64, err error) {
+	a, b, isRange := strings.Cut(text, "-")
+	if !isRange {
+		b = a
+	}
+	from, err1 := strconv.ParseUint(a, 10, 63)
+	to, err2 := strconv.ParseUint(b, 10, 63)
+	if err1 != nil || err2 != nil || from > to {
+		return 0, 0, fmt.Errorf("--seeds %s: want two whole numbers, the smaller first, as in 1-2000", text)
+	}
+	return from, to, nil
+}
+
+// parseShard reads "i/n"; "" is the only one.
+func parseShard(text string) (i, n int, err error) {
+	if text == "" {
+		return 0, 1, nil
+	}
+	a, b, _ := strings.Cut(text, "/")
+	i, err1 := strconv.Atoi(a)
+	n, err2 := strconv.Atoi(b)
+	if err1 != nil || err2 != nil || n < 1 || i < 0 || i >= n {
+		return 0, 0, fmt.Errorf("--shard %s: want i/n with i from 0 to n-1, as in 0/2", text)
+	}
+	return i, n, nil
+}
+
+func writeSummary(w io.Writer, s sim.Summary, took time.Duration, plant string) {
+	fmt.Fprintf(w, "%d seeds (%d of them twice, with equal traces unless it says otherwise below), %d lives of a broker, %v of virtual time\n", s.Runs, s.Twice, s.Lives, s.Virtual.Round(time.Second))
+	fmt.Fprintf(w, "%d events in %v: %.0f events/s, %.1f seeds/s\n", s.Events, took.Round(time.Millisecond), float64(s.Events)/took.Seconds(), float64(s.Runs+s.Twice)/took.Seconds())
+	writeProbes(w, s.Probes)
+	for _, r := range s.Violations {
+		writeViolation(w, r, plant)
+	}
+	if len(s.Violations) == 0 {
+		fmt.Fprintln(w, "no violation")
+	}
+}
+
+func writeProbes(w io.Writer, probes map[string]int64) {
+	var never []string
+	fmt.Fprintln(w, "reached:")
+	for _, name := range sim.ProbeNames() {
+		if n := probes[name]; n > 0 {
+			fmt.Fprintf(w, "%10d  %s\n", n, name)
+		} else {
+			never = append(never, name)
+		}
+	}
+	if len(never) > 0 {
+		fmt.Fprintf(w, "never reached: %s\n", strings.Join(never, ", "))
+	}
+}
+
+func writeViolation(w io.Writer, r sim.Result, plant string) {
+	again := fmt.Sprintf("tidemark sim run --seed %d", r.Seed)
+	if plant != "" {
+		again += " --plant " + plant
+	}
+	fmt.Fprintf(w, "\nVIOLATION, seed %d: %s\nworld: %s\nlast events:\n", r.Seed, r.Violation, r.Config)
+	for _, line := range r.Tail {
+		fmt.Fprintln(w, "  "+line)
+	}
+	fmt.Fprintf(w, "again: %s --trace\n", again)
+}
+
+// sweepProgress is a bar on a terminal and a line for each tenth elsewhere.
+type sweepProgress struct {
+	w     io.Writer
+	bar   *progressbar.ProgressBar
+	n, of int
+}
+
+func newSweepProgress(w io.Writer, of int) *sweepProgress {
+	p := &sweepProgress{w: w, of: of}
+	if f, ok := w.(*os.File); ok && isTerminal(f) {
+		p.bar = progressbar.NewOptions(of, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("seeds"),
+			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
+	}
+	return p
+}
+
+func (p *sweepProgress) step() {
+	p.n++
+	switch {
+	case p.bar != nil:
+		_ = p.bar.Add(1)
+	case p.of >= 100 && p.n%(p.of/10) == 0:
+		fmt.Fprintf(p.w, "%d of %d seeds\n", p.n, p.of)
+	}
+}
+
+func (p *sweepProgress) end() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+	}
+}

@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/tidemark-log/tidemark/storage/vfs"
+)
+
+// trace is the run's story: a hash over all of it, the last events in words, and
+// how often each rare path was reached.
+//
+// The hash takes in every event and every operation on the disk, with its
+// arguments. Two runs of a seed that differ in anything at all differ in it.
+type trace struct {
+	hash   uint64
+	last   [traceKept]traceEntry // ring
+	n      int
+	probes map[string]int64
+	echo   func(string) // every line as it comes, for a run that is watched; nil: none
+}
+
+// traceKept is how many events are told after a violation.
+const traceKept = 60
+
+// traceEntry is kept unformatted: most are never read.
+type traceEntry struct {
+	at     time.Duration
+	format string
+	args   []any
+	op     vfs.Op
+}
+
+func (e traceEntry) String() string {
+	text := e.op.String()
+	if e.format != "" {
+		text = fmt.Sprintf(e.format, e.args...)
+	}
+	return fmt.Sprintf("%12s  %s", e.at.Round(time.Microsecond), text)
+}
+
+// FNV-1a, 64 bits.
+const (
+	hashOffset = 14695981039346656037
+	hashPrime  = 1099511628211
+)
+
+func (t *trace) addBytes(s string) {
+	h := t.hash
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * hashPrime
+	}
+	t.hash = h
+}
+
+func (t *trace) addInt(v int64) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(v))
+	for _, c := range b {
+		t.hash = (t.hash ^ uint64(c)) * hashPrime
+	}
+}
+
+// op takes in an operation on the disk.
+func (t *trace) op(at time.Duration, op vfs.Op) {
+	t.addInt(int64(at))
+	t.addInt(int64(op.Kind))
+	t.addBytes(op.Name)
+	t.addBytes(op.NewName)
+	t.addInt(op.Off)
+	t.addInt(int64(op.Len))
+	t.keep(traceEntry{at: at, op: op})
+}
+
+// say takes in something that happened. args are strings and integers, which do
+// not change later.
+func (t *trace) say(at time.Duration, format string, args ...any) {
+	t.addInt(int64(at))
+	t.addBytes(format)
+	for _, a := range args {
+		switch a := a.(type) {
+		case int:
+			t.addInt(int64(a))
+		case int16:
+			t.addInt(int64(a))
+		case int32:
+			t.addInt(int64(a))
+		case int64:
+			t.addInt(a)
+		case string:
+			t.addBytes(a)
+		default:
+			t.addBytes(fmt.Sprint(a))
+		}
+	}
+	t.keep(traceEntry{at: at, format: format, args: args})
+}
+
+func (t *trace) keep(e traceEntry) {
+	t.last[t.n%traceKept] = e
+	t.n++
+	if t.echo != nil {
+		t.echo(e.String())
+	}
+}
+
+// tail gives the last events in words, oldest first.
+func (t *trace) tail() []string {
+	var lines []string
+	for i := max(0, t.n-traceKept); i < t.n; i++ {
+		lines = append(lines, t.last[i%traceKept].String())
+	}
+	return lines
+}
+
+// probe counts that a rare path was reached.
+func (t *trace) probe(name string) {
+	if _, known := t.probes[name]; !known {
+		panic("BUG: sim: probe " + name + " is not in the list")
+	}
+	t.probes[name]++
+}
+
+// probeNames are the rare paths that a sweep should reach: one never reached
+// tells that the world does not do what we think it does.
+var probeNames = []string{
+	"kill", "power cut", "power cut that lost sectors", "power cut that lost names", "crash between operations",
+	"crash in the middle of a write", "crash while starting", "crash while shutting down",
+	"clean shutdown", "power cut right after a clean shutdown",
+	"I/O error", "log directory offline", "connection broken", "answer lost with its connection", "answer that outlived its broker",
+	"torn tail cut", "damage reported", "recovered log shorter than before", "acknowledged but not durable batch lost",
+	"segments deleted by retention", "records deleted", "offset out of range", "region outlived its file's name",
+	"batch sent again", "idempotent session begun anew", "producer gave a batch up",
+	"write while a sync was under way", "long poll", "seek into a batch",
+}
