@@ -36,15 +36,26 @@ type CeilingRow struct {
 	Estimate float64  `json:"estimate"`
 	Lo       *float64 `json:"lo,omitempty"`
 	Hi       *float64 `json:"hi,omitempty"`
-	// Holds says whether the estimate reaches the target.
-	Holds    bool     `json:"holds"`
-	Warnings []string `json:"warnings,omitempty"`
+	// Outcome is "holds" or "missed" when the whole interval lies on that side of the target, else "unclear".
+	Outcome string `json:"outcome"`
+	// CPU seconds of the server per gigabyte on both sides; empty where that says nothing.
+	OursCPU  []float64 `json:"ours_cpu_sec_per_gb,omitempty"`
+	LimitCPU []float64 `json:"limit_cpu_sec_per_gb,omitempty"`
+	Warnings []string  `json:"warnings,omitempty"`
 }
 
 // pair is one comparison. limit is nil for an absolute row.
 type pair struct {
 	row         CeilingRow
-	ours, limit func(ctx context.Context, seed uint64) (float64, []string, error)
+	ours, limit measure
+}
+
+type measure func(ctx context.Context, seed uint64) (measured, error)
+
+type measured struct {
+	value    float64
+	cpu      float64 // sec/GB of the server; 0: not known
+	warnings []string
 }
 
 // Run measures everything.
@@ -71,10 +82,11 @@ func (c Ceiling) Run(ctx context.Context) ([]CeilingRow, error) {
 }
 
 func (p *pair) once(ctx context.Context, seed uint64, limitFirst bool) error {
-	sides := []struct {
-		run  func(context.Context, uint64) (float64, []string, error)
-		into *[]float64
-	}{{p.ours, &p.row.Ours}, {p.limit, &p.row.Limit}}
+	type side struct {
+		run         measure
+		values, cpu *[]float64
+	}
+	sides := []side{{p.ours, &p.row.Ours, &p.row.OursCPU}, {p.limit, &p.row.Limit, &p.row.LimitCPU}}
 	if limitFirst {
 		sides[0], sides[1] = sides[1], sides[0]
 	}
@@ -82,12 +94,15 @@ func (p *pair) once(ctx context.Context, seed uint64, limitFirst bool) error {
 		if side.run == nil {
 			continue
 		}
-		v, warnings, err := side.run(ctx, seed)
+		m, err := side.run(ctx, seed)
 		if err != nil {
 			return err
 		}
-		*side.into = append(*side.into, v)
-		p.row.Warnings = append(p.row.Warnings, warnings...)
+		*side.values = append(*side.values, m.value)
+		if m.cpu > 0 {
+			*side.cpu = append(*side.cpu, m.cpu)
+		}
+		p.row.Warnings = append(p.row.Warnings, m.warnings...)
 	}
 	return nil
 }
@@ -97,13 +112,20 @@ func (r *CeilingRow) judge() {
 	if len(r.Limit) > 0 {
 		e, _ = stat.PairedRatio(r.Ours, r.Limit)
 	}
-	r.Estimate = e.Value
-	if e.HasInterval() {
-		r.Lo, r.Hi = &e.Lo, &e.Hi
+	r.Estimate, r.Outcome = e.Value, "unclear"
+	if !e.HasInterval() {
+		return
 	}
-	r.Holds = r.Estimate >= r.Target
+	r.Lo, r.Hi = &e.Lo, &e.Hi
+	above, below := "holds", "missed"
 	if r.AtMost {
-		r.Holds = r.Estimate <= r.Target
+		above, below = below, above
+	}
+	switch {
+	case e.Lo >= r.Target:
+		r.Outcome = above
+	case e.Hi < r.Target:
+		r.Outcome = below
 	}
 }
 
@@ -149,37 +171,39 @@ func (c Ceiling) pairs() []pair {
 // bare compares a cell with its bare loop, in bytes/s.
 func (c Ceiling) bare(name string, target float64, broker map[string]string, keys ...string) pair {
 	return pair{
-		row: CeilingRow{Name: name, Unit: "bytes/s", Target: target},
-		ours: func(ctx context.Context, seed uint64) (float64, []string, error) {
-			r, err := Run(ctx, c.cell(seed, broker, keys...))
-			return r.Metrics["bytes/s"], append(r.Warnings, r.failed()...), err
-		},
-		limit: func(ctx context.Context, seed uint64) (float64, []string, error) {
+		row:  CeilingRow{Name: name, Unit: "bytes/s", Target: target},
+		ours: c.cellMetric("bytes/s", broker, keys...),
+		limit: func(ctx context.Context, seed uint64) (measured, error) {
 			r, err := Limit(ctx, c.cell(seed, nil, keys...))
-			return r.Limits["bytes/s"], r.Warnings, err
+			return measured{r.Limits["bytes/s"], r.Metrics["bare-loop-cpu-sec/GB"], r.Warnings}, err
 		},
+	}
+}
+
+// cellMetric runs a cell for one of its metrics.
+func (c Ceiling) cellMetric(metric string, broker map[string]string, keys ...string) measure {
+	return func(ctx context.Context, seed uint64) (measured, error) {
+		r, err := Run(ctx, c.cell(seed, broker, keys...))
+		return measured{r.Metrics[metric], r.Metrics["cpu-sec/GB"], append(r.Warnings, r.failed()...)}, err
 	}
 }
 
 func (c Ceiling) kgoAgainstSink() pair {
 	keys := []string{"kind", "produce", "driver", "kgo", "batch_bytes", "1_000_012", "inflight", "1"}
 	return pair{
-		row: CeilingRow{Name: "kgo produce, 100 B records / the same client against a sink", Unit: "records/s", Target: 0.90},
-		ours: func(ctx context.Context, seed uint64) (float64, []string, error) {
-			r, err := Run(ctx, c.cell(seed, nil, keys...))
-			return r.Metrics["records/s"], append(r.Warnings, r.failed()...), err
-		},
-		limit: func(ctx context.Context, seed uint64) (float64, []string, error) {
+		row:  CeilingRow{Name: "kgo produce, 100 B records / the same client against a sink", Unit: "records/s", Target: 0.90},
+		ours: c.cellMetric("records/s", nil, keys...),
+		limit: func(ctx context.Context, seed uint64) (measured, error) {
 			cell := c.cell(seed, nil, keys...)
 			server, err := limits.StartServer(ctx, c.Binary, limits.ServerConfig{Mode: limits.ModeSink})
 			if err != nil {
-				return 0, nil, err
+				return measured{}, err
 			}
 			defer server.Stop()
 			p := &cell.Workload
 			w := &load.Window{Warmup: p.Warmup, Measure: p.Measure}
 			st, err := p.kgoProduce(server.Addr, topic, seed, nil).Run(ctx, w)
-			return st.RecordsPerS(), nil, err
+			return measured{value: st.RecordsPerS()}, err
 		},
 	}
 }
@@ -187,20 +211,17 @@ func (c Ceiling) kgoAgainstSink() pair {
 // absolute is a row without a limit beside it: at most target.
 func (c Ceiling) absolute(name, unit, metric string, target float64, broker map[string]string, keys ...string) pair {
 	return pair{
-		row: CeilingRow{Name: name, Unit: unit, Target: target, AtMost: true},
-		ours: func(ctx context.Context, seed uint64) (float64, []string, error) {
-			r, err := Run(ctx, c.cell(seed, broker, keys...))
-			return r.Metrics[metric], append(r.Warnings, r.failed()...), err
-		},
+		row:  CeilingRow{Name: name, Unit: unit, Target: target, AtMost: true},
+		ours: c.cellMetric(metric, broker, keys...),
 	}
 }
 
 // recovery shows what the time to open after a kill depends on: with the same
 // unflushed tail it must not grow with the log. The tail's own cost is shown beside it.
 func (c Ceiling) recovery() []pair {
-	open := func(data, tail string) func(ctx context.Context, seed uint64) (float64, []string, error) {
-		return c.absolute("", "", "recovery-sec", 0, map[string]string{"log.segment.bytes": "67108864"},
-			"kind", "recovery", "data_bytes", data, "unflushed_bytes", tail, "measure", "50ms").ours
+	open := func(data, tail string) measure {
+		return c.cellMetric("recovery-sec", map[string]string{"log.segment.bytes": "67108864"},
+			"kind", "recovery", "data_bytes", data, "unflushed_bytes", tail, "measure", "50ms")
 	}
 	return []pair{
 		{row: CeilingRow{Name: "open after kill -9, 32 MiB unflushed: 512 MiB log / 64 MiB log", Unit: "sec", Target: 1.5, AtMost: true},
