@@ -34,9 +34,10 @@ type Options struct {
 	Command string   // what the user typed, for command.txt
 	Log     io.Writer
 
-	// RunCell measures one cell: workload.Run, but for tests.
-	RunCell func(context.Context, workload.Cell) (workload.Result, error)
-	Now     func() time.Time
+	// What tests replace. RunCell measures one cell: workload.Run.
+	RunCell     func(context.Context, workload.Cell) (workload.Result, error)
+	Environment func(ctx context.Context, scratch string, now time.Time) result.Environment // result.ReadEnvironment
+	Now         func() time.Time
 }
 
 // Outcome is what a run left.
@@ -110,12 +111,11 @@ func prepare(ctx context.Context, spec *experiments.Spec, o Options) (string, *e
 	if err := os.MkdirAll(o.Root, 0o755); err != nil {
 		return "", nil, err
 	}
-	now := o.Now()
-	env := result.ReadEnvironment(ctx, o.Root, now)
+	now, measured := o.Now(), o.Root
 	if o.Scratch != "" {
-		env = result.ReadEnvironment(ctx, o.Scratch, now)
+		measured = o.Scratch
 	}
-	dir, err := result.Create(o.Root, spec, plan, env, now)
+	dir, err := result.Create(o.Root, spec, plan, o.Environment(ctx, measured, now), now)
 	return dir, sized, err
 }
 

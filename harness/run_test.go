@@ -67,6 +67,9 @@ func testOptions(t *testing.T) Options {
 	t.Helper()
 	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return Options{Root: t.TempDir(), Size: experiments.SizeDefault, Command: "tidemark run test.toml", Log: io.Discard, RunCell: fakeCell,
+		Environment: func(context.Context, string, time.Time) result.Environment {
+			return result.Environment{CPUs: 2, CPU: "fake"}
+		},
 		Now: func() time.Time { clock = clock.Add(time.Second); return clock }}
 }
 
@@ -177,7 +180,6 @@ func summaryOf(t *testing.T, dir string) string {
 	return string(text)
 }
 
-// The planted fault: a resume that runs a sample twice under another repeat would change the summary.
 func TestADamagedLineInTheMiddleIsAnErrorAndNotSkipped(t *testing.T) {
 	o := testOptions(t)
 	out, err := Run(t.Context(), parse(t, testSpec), o)

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-log/tidemark/experiments"
 	"github.com/tidemark-log/tidemark/harness"
 	"github.com/tidemark-log/tidemark/harness/report"
+	"github.com/tidemark-log/tidemark/harness/result"
 	"github.com/tidemark-log/tidemark/harness/workload"
 )
 
@@ -72,7 +73,7 @@ func (f *runFlags) options() (harness.Options, error) {
 	}
 	o := harness.Options{
 		Root: f.out, Scratch: f.scratch, Binary: binary, Size: experiments.SizeDefault, Set: f.set, Resume: f.resume,
-		Command: commandLine(), Log: os.Stderr, RunCell: workload.Run, Now: time.Now,
+		Command: commandLine(), Log: os.Stderr, RunCell: workload.Run, Environment: result.ReadEnvironment, Now: time.Now,
 	}
 	switch {
 	case f.quick:

@@ -62,8 +62,13 @@ func read(dir string) (*run, error) {
 	if len(r.samples) == 0 {
 		return nil, fmt.Errorf("%s has no samples yet", dir)
 	}
-	r.summary, err = result.Summarize(r.spec, r.plan.Size, r.samples)
-	return r, err
+	if r.summary, err = result.Summarize(r.spec, r.plan.Size, r.samples); err != nil {
+		return nil, err
+	}
+	if busy := r.env.Busy(); busy != "" {
+		r.summary.Warnings = append([]string{busy}, r.summary.Warnings...)
+	}
+	return r, nil
 }
 
 // metrics are those of the report's table: what the spec names, or else what its figures and tests use.

@@ -39,6 +39,16 @@ func (e Environment) Machine() string {
 	return fmt.Sprintf("%d × %s, %.0f GiB, %s on %s, Linux %s", e.CPUs, e.CPU, float64(e.Memory)/(1<<30), e.FS, e.Disk, e.Kernel)
 }
 
+// Busy says that other work kept the machine busy when the run began, or "". The
+// run itself, and one just before it, keep about as many tasks running as there are CPUs.
+func (e Environment) Busy() string {
+	var oneMinute float64
+	if _, err := fmt.Sscan(e.Load, &oneMinute); err != nil || oneMinute <= 2*float64(e.CPUs)+1 {
+		return ""
+	}
+	return fmt.Sprintf("The machine was busy with other work when the run began: a load of %.0f on %d CPUs. Pairs cancel what they share, but intervals are wider and single numbers mean little.", oneMinute, e.CPUs)
+}
+
 // Differences lists what two environments do not share, apart from when.
 func (e Environment) Differences(other Environment) []string {
 	var all []string

@@ -208,6 +208,14 @@ func TestASampleKeepsNoNumberThatJSONCannotHold(t *testing.T) {
 	}
 }
 
+func TestABusyMachineIsSaidToBeBusy(t *testing.T) {
+	for load, busy := range map[string]bool{"": false, "0.10 0.2 0.3 1/100 5": false, "4.9 1 1 1/2 3": false, "17.26 15.16 11.79 19/214 26478": true} {
+		if got := (Environment{Load: load, CPUs: 2}).Busy(); (got != "") != busy {
+			t.Errorf("load %q: %q", load, got)
+		}
+	}
+}
+
 func TestTheEnvironmentNamesWhatMatters(t *testing.T) {
 	e := ReadEnvironment(t.Context(), t.TempDir(), time.Now())
 	if e.Kernel == "" || e.CPUs < 1 || e.Memory <= 0 || e.FS == "" || e.Commit == "" || e.Settings["vm.dirty_ratio"] == "" {
