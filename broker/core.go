@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tidemark-log/tidemark/broker/env"
+	"github.com/tidemark-log/tidemark/storage"
 )
 
 // Broker is one broker incarnation: from New, once through Start, Handle as
@@ -15,7 +16,8 @@ type Broker struct {
 	cfg    atomic.Pointer[Config] // with the dynamic settings over it
 	meta   atomic.Pointer[metadata]
 	dirs   []*logDir
-	epoch  int32 // leader epoch of this incarnation's partitions
+	cache  *storage.BlockCache // of all directories; nil under lab.cache=page
+	epoch  int32               // leader epoch of this incarnation's partitions
 
 	changes   serial // changes of metadata, one at a time; meta and cfg are stored there alone
 	producers producerIDs
@@ -38,6 +40,9 @@ const (
 // New makes a broker that does nothing until Start.
 func New(e env.Env, cfg Config) *Broker {
 	b := &Broker{env: e, static: cfg}
+	if cfg.Log.Cache != storage.CachePage {
+		b.cache = storage.NewBlockCache(cfg.Log.CacheBytes)
+	}
 	b.cfg.Store(&cfg)
 	b.meta.Store(newMetadata("", nil))
 	for _, path := range cfg.LogDirs {

@@ -45,18 +45,14 @@ func (b *Broker) Start(ready func(error)) {
 
 // openDirs takes the log directories for this process.
 func (b *Broker) openDirs() error {
-	var cache *storage.BlockCache
-	if b.static.Log.Cache != storage.CachePage {
-		cache = storage.NewBlockCache(b.static.Log.CacheBytes)
-	}
 	for _, d := range b.dirs {
 		store, err := storage.OpenDir(b.env.Disk(), d.path, storage.Identity{BrokerID: b.static.BrokerID})
 		if err != nil {
 			return err
 		}
 		d.store = store
-		if cache != nil {
-			store.SetBlockCache(cache)
+		if b.cache != nil {
+			store.SetBlockCache(b.cache)
 		}
 		for _, w := range store.Warnings() {
 			b.env.Report(env.Warn, w)

@@ -1,5 +1,7 @@
 package broker
 
+import "github.com/tidemark-log/tidemark/storage"
+
 // Status is what a broker knows of itself, for metrics and tests.
 type Status struct {
 	Running        bool
@@ -8,6 +10,7 @@ type Status struct {
 	OfflineDirs    []string
 	FetchesWaiting int
 	Requests       []RequestCount // by API key; those that came at least once
+	BlockCache     storage.BlockCacheStats
 }
 
 // PartitionStatus is one partition's. Offline partitions have offsets of -1.
@@ -42,6 +45,9 @@ func (b *Broker) Status() Status {
 		if d.isOffline() {
 			s.OfflineDirs = append(s.OfflineDirs, d.path)
 		}
+	}
+	if b.cache != nil {
+		s.BlockCache = b.cache.Stats()
 	}
 	for key := range b.requests {
 		if n := b.requests[key].Load(); n > 0 {

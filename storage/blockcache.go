@@ -79,11 +79,15 @@ func NewBlockCache(capacity int64) *BlockCache {
 
 // BlockCacheStats is what a cache has done since it was made.
 type BlockCacheStats struct {
-	Hits, Misses, Evictions int64 // blocks
-	HitBytes                int64 // bytes served from blocks that were there
-	LoadedBytes             int64 // bytes read from files into blocks
-	CopiedBytes             int64 // bytes copied out of blocks, because a region spans several
-	Resident                int64 // bytes of blocks held now, pinned ones that were evicted not counted
+	// Blocks.
+	Hits      int64 `json:"hits"`
+	Misses    int64 `json:"misses"`
+	Evictions int64 `json:"evictions"`
+
+	HitBytes    int64 `json:"hit_bytes"`      // served from blocks that were there
+	LoadedBytes int64 `json:"loaded_bytes"`   // read from files into blocks
+	CopiedBytes int64 `json:"copied_bytes"`   // copied out of blocks, because a region spans several
+	Resident    int64 `json:"resident_bytes"` // of blocks held now, without pinned ones that were evicted
 }
 
 // Stats reads the counters.

@@ -135,7 +135,7 @@ func (l *Live) closeListeners() {
 // Status adds up what the broker says of its partitions.
 func (l *Live) Status() Status {
 	b := l.Broker.Status()
-	s := Status{ClusterID: b.ClusterID, Partitions: len(b.Partitions), OfflineDirs: append([]string{}, b.OfflineDirs...), FetchesWaiting: b.FetchesWaiting}
+	s := Status{ClusterID: b.ClusterID, Partitions: len(b.Partitions), OfflineDirs: append([]string{}, b.OfflineDirs...), FetchesWaiting: b.FetchesWaiting, BlockCache: b.BlockCache}
 	for i := range b.Partitions {
 		p := &b.Partitions[i]
 		if p.Offline {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidemark-log/tidemark/storage"
 	"github.com/tidemark-log/tidemark/storage/vfs/syscount"
 )
 
@@ -60,6 +61,8 @@ type Status struct {
 	LogBytes          int64    `json:"log_bytes"`
 	OfflineDirs       []string `json:"offline_dirs"`
 	FetchesWaiting    int      `json:"fetches_waiting"` // long polls
+
+	BlockCache storage.BlockCacheStats `json:"block_cache"` // zero under lab.cache=page
 }
 
 // Snapshot is the answer of /counters: what an experiment samples.
@@ -120,6 +123,9 @@ var (
 	descFlushed   = desc("tidemark_flushed_offset_sum", "Offsets below which everything is durable, summed over partitions.")
 	descLogStart  = desc("tidemark_log_start_offset_sum", "Log start offsets, summed over partitions.")
 	descWaiting   = desc("tidemark_fetches_waiting", "Long polls waiting for records.")
+	descBlocks    = desc("tidemark_block_cache_blocks_total", "Blocks that the block cache found, did not find, and put out.", "what")
+	descBlockBy   = desc("tidemark_block_cache_bytes_total", "Bytes served from blocks, read from files into blocks, and copied out of blocks.", "what")
+	descResident  = desc("tidemark_block_cache_resident_bytes", "Bytes of blocks that the block cache holds.")
 	descOffline   = desc("tidemark_offline_log_directories", "Log directories taken offline after a failed write or sync.")
 )
 
@@ -160,6 +166,14 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(descLogStart, s.Status.LogStartOffsets)
 	gauge(descWaiting, int64(s.Status.FetchesWaiting))
 	gauge(descLogBytes, s.Status.LogBytes)
+	cache := s.Status.BlockCache
+	counter(descBlocks, cache.Hits, "hit")
+	counter(descBlocks, cache.Misses, "miss")
+	counter(descBlocks, cache.Evictions, "eviction")
+	counter(descBlockBy, cache.HitBytes, "hit")
+	counter(descBlockBy, cache.LoadedBytes, "loaded")
+	counter(descBlockBy, cache.CopiedBytes, "copied")
+	gauge(descResident, cache.Resident)
 	gauge(descOffline, int64(len(s.Status.OfflineDirs)))
 }
 
