@@ -47,6 +47,7 @@ type pipeline struct {
 	head, tail *pending
 	count      int
 	cost       int64
+	ready      int      // answered and still in the queue
 	answers    int64    // written so far
 	handling   *pending // what the reader is inside Handle with
 	writing    bool
@@ -91,6 +92,7 @@ func (q *pending) reply(a broker.Answer) {
 	again := q.answered
 	q.answered, q.answer = true, a
 	closed := p.closed
+	p.ready++
 	if q == p.head && q != p.handling && !p.writing && !closed {
 		p.writing = true
 		go p.drain()
@@ -159,6 +161,7 @@ func (p *pipeline) take() []*pending {
 		if p.head == nil {
 			p.tail = nil
 		}
+		p.ready--
 		p.batch = append(p.batch, q)
 	}
 	return p.batch
@@ -196,12 +199,18 @@ func (p *pipeline) waitEmpty() {
 	}
 }
 
-// state says whether an answer is being written (perhaps to a client that does
-// not read), how many requests have no written answer, and how many had one so far.
-func (p *pipeline) state() (writing bool, inFlight int, answers int64) {
+// pipeState is a pipeline at one moment.
+type pipeState struct {
+	writing  bool  // an answer is being written, perhaps to a client that does not read
+	waiting  bool  // one is there that has not been written, perhaps behind an endless long poll
+	inFlight int   // requests without a written answer
+	answers  int64 // written so far
+}
+
+func (p *pipeline) state() pipeState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.writing, p.count, p.answers
+	return pipeState{p.writing, p.writing || p.ready > 0, p.count, p.answers}
 }
 
 // release gives up what the answer holds. No lock of the pipeline is held: what

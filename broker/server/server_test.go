@@ -384,6 +384,22 @@ func TestIdleConnectionsAreClosedAndBusyOnesAreNot(t *testing.T) {
 	polling.mustBeClosed()
 }
 
+func TestAnAnswerDoesNotWaitForEverBehindALongPoll(t *testing.T) {
+	w := start(t, Options{IdleMax: 40 * time.Millisecond}, func(r broker.Request, reply broker.Reply) {
+		if r.Body.(*kmsg.MetadataRequest).AllowAutoTopicCreation { // the long poll: no answer
+			return
+		}
+		echo(r, reply)
+	})
+	c := w.dial(t)
+	poll := kmsg.NewPtrMetadataRequest()
+	poll.Version, poll.AllowAutoTopicCreation = 4, true
+	c.send(poll, 1)
+	poll.AllowAutoTopicCreation = false
+	c.send(poll, 2)
+	c.mustBeClosed()
+}
+
 func TestAPanicCostsOneConnectionAndIsCounted(t *testing.T) {
 	w := start(t, Options{}, func(r broker.Request, reply broker.Reply) {
 		if _, ok := r.Body.(*kmsg.ProduceRequest); ok {

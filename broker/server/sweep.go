@@ -22,7 +22,7 @@ type watch struct {
 	read, written, answers int64     // bytes, bytes and answers when last looked at
 	activeAt               time.Time // when anything last moved or was awaited
 	progressAt             time.Time // when the write now going on last moved
-	answerAt               time.Time // when the answer now being written was first seen
+	answerAt               time.Time // since when an answer, with what it pins, waits to be written
 	arrivedAt              time.Time // when the request now half received last grew
 }
 
@@ -51,26 +51,26 @@ func (c *conn) overdue(now time.Time) error {
 		w.activeAt = now
 	}
 	read, written := c.sock.bytesRead.Load(), c.sock.bytesWritten.Load()
-	writing, inFlight, answers := c.pipe.state()
-	if read != w.read || written != w.written || inFlight > 0 {
+	pipe := c.pipe.state()
+	if read != w.read || written != w.written || pipe.inFlight > 0 {
 		w.activeAt = now
 	}
-	if written != w.written || !writing {
+	if written != w.written || !pipe.writing {
 		w.progressAt = now
 	}
-	if answers != w.answers || !writing {
+	if pipe.answers != w.answers || !pipe.waiting {
 		w.answerAt = now
 	}
 	if read != w.read || !c.sock.holding.Load() {
 		w.arrivedAt = now
 	}
-	w.read, w.written, w.answers = read, written, answers
+	w.read, w.written, w.answers = read, written, pipe.answers
 	o := &c.server.options
 	switch {
 	case now.Sub(w.progressAt) >= o.StallMax:
 		return fmt.Errorf("%w: no progress for %v", errStalled, o.StallMax)
 	case now.Sub(w.answerAt) >= o.IdleMax:
-		return fmt.Errorf("%w: one answer has taken %v", errStalled, o.IdleMax)
+		return fmt.Errorf("%w: an answer could not be written for %v", errStalled, o.IdleMax)
 	case now.Sub(w.arrivedAt) >= o.StallMax:
 		return fmt.Errorf("%w: nothing came for %v", errPartial, o.StallMax)
 	case now.Sub(w.activeAt) >= o.IdleMax:
