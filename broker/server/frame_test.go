@@ -42,7 +42,7 @@ func receiveAll(r *recvBuffer, stream []byte, chunk func() int) (frames [][]byte
 func TestFramesComeWholeHoweverTheBytesArrive(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	sizes := []int{0, 2, 90, smallBufferBytes - 5, smallBufferBytes - 4, smallBufferBytes, 70_000, 1 << 20, 3 << 20}
-	for round := range 50 {
+	for round := range 20 {
 		pool := &bufferPool{max: 64 << 20}
 		r := newRecvBuffer(pool, 8<<20)
 		most := 1 << rng.IntN(24) // bytes that arrive at once

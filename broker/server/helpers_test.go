@@ -110,6 +110,29 @@ func start(t testing.TB, o Options, handle func(broker.Request, broker.Reply)) *
 	return w
 }
 
+// closeAfter lets the sweeper see time go by in steps of limit, until no more than
+// left connections are open. A step too early is harmless: no limit is reached at the first look.
+func (w *world) closeAfter(t *testing.T, limit time.Duration, left int) {
+	t.Helper()
+	now := time.Now()
+	waitFor(t, "a connection to be closed", func() bool {
+		w.sweep(now)
+		now = now.Add(limit)
+		return len(w.connections()) <= left
+	})
+	if n := len(w.connections()); n < left {
+		t.Fatalf("%d connections are open, want %d", n, left)
+	}
+}
+
+// bytesWritten is what all open connections have written.
+func (w *world) bytesWritten() (n int64) {
+	for _, c := range w.connections() {
+		n += c.sock.bytesWritten.Load()
+	}
+	return n
+}
+
 // client speaks frames.
 type client struct {
 	net.Conn

@@ -96,6 +96,8 @@ type Server struct {
 	panics   atomic.Int64
 	rejected atomic.Int64 // connections over the limit
 
+	sweeping sync.Mutex // guards each connection's watch
+
 	mu        sync.Mutex
 	closed    bool
 	listeners []net.Listener

@@ -33,13 +33,20 @@ func (s *Server) sweepLoop() {
 	for {
 		select {
 		case now := <-tick.C:
-			for _, c := range s.connections() {
-				if err := c.overdue(now); err != nil {
-					c.end(err)
-				}
-			}
+			s.sweep(now)
 		case <-s.stop:
 			return
+		}
+	}
+}
+
+// sweep closes the connections that are overdue at now.
+func (s *Server) sweep(now time.Time) {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+	for _, c := range s.connections() {
+		if err := c.overdue(now); err != nil {
+			c.end(err)
 		}
 	}
 }
