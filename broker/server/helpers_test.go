@@ -133,6 +133,23 @@ func (w *world) bytesWritten() (n int64) {
 	return n
 }
 
+// answerWaits says whether some connection has an answer that is not written.
+func (w *world) answerWaits() bool {
+	for _, c := range w.connections() {
+		if c.pipe.state().waiting {
+			return true
+		}
+	}
+	return false
+}
+
+// dialSilent connects a client that will not read, with little room in the kernel for what it does not read.
+func (w *world) dialSilent(t testing.TB) *client {
+	c := w.dial(t)
+	c.Conn.(*net.TCPConn).SetReadBuffer(32 << 10)
+	return c
+}
+
 // client speaks frames.
 type client struct {
 	net.Conn

@@ -102,8 +102,8 @@ func TestAClientThatNeverReadsDoesNotPinSegmentsForEver(t *testing.T) {
 	for _, how := range []storage.Transfer{storage.TransferSendfile, storage.TransferCopy, storage.TransferMmap} {
 		t.Run(string(how), func(t *testing.T) {
 			p := newPinnedLog(t)
-			w := start(t, Options{Transfer: how, StallMax: time.Hour, IdleMax: 1e6 * time.Hour}, p.fetch)
-			c := w.dial(t)
+			w := start(t, Options{Transfer: how, StallMax: time.Hour, IdleMax: 1e6 * time.Hour, SendBuffer: 32 << 10}, p.fetch)
+			c := w.dialSilent(t)
 			for i := range int32(30) { // one is being written, the rest wait behind it
 				c.send(kmsg.NewPtrFetchRequest(), i)
 			}
@@ -132,6 +132,30 @@ func TestRegionsOfALateReplyAreReleased(t *testing.T) {
 	if n := p.deletedFiles(); n != 0 {
 		t.Errorf("%d files are pinned by an answer that nobody will get", n)
 	}
+}
+
+func TestRegionsQueuedBehindALongPollAreReleasedAtTheEnd(t *testing.T) {
+	p := newPinnedLog(t)
+	first := true
+	w := start(t, Options{}, func(req broker.Request, reply broker.Reply) {
+		if first { // a long poll that is never answered
+			first = false
+			return
+		}
+		p.fetch(req, reply)
+	})
+	c := w.dial(t)
+	fetch := kmsg.NewPtrFetchRequest()
+	fetch.Version, fetch.MaxBytes = 4, 1<<20 // small enough for two in flight
+	c.send(fetch, 1)
+	c.send(fetch, 2)
+	waitFor(t, "an answer behind the poll", w.answerWaits)
+	p.deleteFirstSegment()
+	if n := p.deletedFiles(); n != 1 {
+		t.Errorf("%d files wait for their pins, want the one in the queue", n)
+	}
+	c.Close()
+	waitFor(t, "the pin's end", func() bool { return p.deletedFiles() == 0 })
 }
 
 func TestADeliveredRegionIsReleased(t *testing.T) {

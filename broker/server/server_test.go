@@ -146,9 +146,8 @@ func TestApiVersionsResponseHeaderIsNeverFlexible(t *testing.T) {
 	req.Version = 3
 	c.send(req, 1)
 	_, body := c.receive()
-	resp := req.ResponseKind()
-	if err := resp.ReadFrom(body); err != nil {
-		t.Errorf("%x: %v", body, err)
+	if want := req.ResponseKind().AppendTo(nil); !bytes.Equal(body, want) {
+		t.Errorf("body %x, want %x and no tags before it", body, want)
 	}
 }
 
@@ -298,8 +297,8 @@ func TestAShortFileClosesTheConnectionAlone(t *testing.T) {
 func TestAClientThatNeverReadsIsClosed(t *testing.T) {
 	file, _ := testFile(t, 8<<20)
 	for _, how := range []storage.Transfer{storage.TransferSendfile, storage.TransferCopy, storage.TransferMmap} {
-		w := start(t, Options{Transfer: how, StallMax: time.Hour, IdleMax: 1e6 * time.Hour}, fetchOf(storage.Region{File: file, Len: 8 << 20}))
-		healthy, c := w.dial(t), w.dial(t)
+		w := start(t, Options{Transfer: how, StallMax: time.Hour, IdleMax: 1e6 * time.Hour, SendBuffer: 32 << 10}, fetchOf(storage.Region{File: file, Len: 8 << 20}))
+		healthy, c := w.dial(t), w.dialSilent(t)
 		for i := range int32(20) {
 			c.send(kmsg.NewPtrFetchRequest(), i)
 		}
@@ -391,6 +390,28 @@ func TestIdleConnectionsAreClosedAndBusyOnesAreNot(t *testing.T) {
 	polling.mustBeClosed()
 }
 
+func TestTheSweepersFirstLookClosesNobody(t *testing.T) {
+	asked := make(chan struct{})
+	w := start(t, Options{}, func(r broker.Request, reply broker.Reply) {
+		if r.Body.(*kmsg.MetadataRequest).AllowAutoTopicCreation { // a long poll
+			close(asked)
+			return
+		}
+		echo(r, reply)
+	})
+	c := w.dial(t)
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version, req.AllowAutoTopicCreation = 4, true
+	c.send(req, 1)
+	<-asked
+	req.AllowAutoTopicCreation = false
+	c.send(req, 2)
+	waitFor(t, "an answer behind the poll", w.answerWaits)
+	if err := w.connections()[0].overdue(time.Now()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAnAnswerDoesNotWaitForEverBehindALongPoll(t *testing.T) {
 	w := start(t, Options{IdleMax: time.Hour}, func(r broker.Request, reply broker.Reply) {
 		if r.Body.(*kmsg.MetadataRequest).AllowAutoTopicCreation { // the long poll: no answer
@@ -404,7 +425,7 @@ func TestAnAnswerDoesNotWaitForEverBehindALongPoll(t *testing.T) {
 	c.send(poll, 1)
 	poll.AllowAutoTopicCreation = false
 	c.send(poll, 2)
-	waitFor(t, "an answer behind the poll", func() bool { return w.connections()[0].pipe.state().waiting })
+	waitFor(t, "an answer behind the poll", w.answerWaits)
 	w.closeAfter(t, time.Hour, 0)
 	c.mustBeClosed()
 }

@@ -54,8 +54,8 @@ func (s *Server) sweep(now time.Time) {
 // overdue says why a connection should be closed for its client's silence, or nil.
 func (c *conn) overdue(now time.Time) error {
 	w := &c.watch
-	if w.activeAt.IsZero() {
-		w.activeAt = now
+	if w.activeAt.IsZero() { // the first look: nothing has lasted yet
+		w.activeAt, w.progressAt, w.answerAt, w.arrivedAt = now, now, now, now
 	}
 	read, written := c.sock.bytesRead.Load(), c.sock.bytesWritten.Load()
 	pipe := c.pipe.state()
