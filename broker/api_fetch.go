@@ -9,7 +9,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage"
 )
 
@@ -191,7 +190,7 @@ func (p *partition) fetchLocked(f *fetchPart, left int, first bool) {
 	if err != nil {
 		f.code = codeOf(err)
 		if !errors.As(err, new(*storage.ProtocolError)) {
-			p.b.env.Report(env.Error, fmt.Sprintf("fetch of %s-%d at offset %d: %v", p.topic, p.index, f.offset, err))
+			p.reportRead(fmt.Sprintf("fetch at offset %d", f.offset), err)
 		}
 		return
 	}

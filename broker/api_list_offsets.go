@@ -62,10 +62,10 @@ func (p *partition) listOffset(timestamp int64, epoch int32, answer *kmsg.ListOf
 	case timestamp == timestampLatestTiered, timestamp == timestampPendingUpload:
 	case timestamp == timestampMax:
 		found, err := p.maxTimestamp()
-		found.put(answer, err)
+		p.putTimestamped(answer, found, err)
 	case timestamp >= 0:
 		found, err := p.offsetForTimestamp(timestamp)
-		found.put(answer, err)
+		p.putTimestamped(answer, found, err)
 	default:
 		answer.ErrorCode = codeInvalidRequest
 	}
@@ -78,8 +78,13 @@ type timestamped struct {
 	ok                bool
 }
 
-func (f timestamped) put(answer *kmsg.ListOffsetsResponseTopicPartition, err error) {
-	if answer.ErrorCode = codeOf(err); f.ok && err == nil {
+func (p *partition) putTimestamped(answer *kmsg.ListOffsetsResponseTopicPartition, f timestamped, err error) {
+	if err != nil {
+		answer.ErrorCode = codeOf(err)
+		p.reportRead("a lookup by timestamp", err)
+		return
+	}
+	if f.ok {
 		answer.Offset, answer.Timestamp, answer.LeaderEpoch = f.offset, f.timestamp, f.epoch
 	}
 }

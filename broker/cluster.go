@@ -6,6 +6,7 @@ import (
 	"path"
 
 	"github.com/tidemark-log/tidemark/broker/coord"
+	"github.com/tidemark-log/tidemark/storage"
 )
 
 // cluster is the broker's side of the coordination service. A cluster of one
@@ -34,7 +35,8 @@ type clusterRecord struct {
 	id      string
 	epoch   int32
 	dynamic map[string]string
-	topics  []topicRecord // by name
+	topics  []topicRecord     // by name
+	format  map[string]string // formatSettings that the partitions were written with; nil: not noted yet
 }
 
 // commit applies all operations or none; done is called when that is durable.
@@ -121,7 +123,14 @@ func (b *Broker) readCluster(r clusterRecord, done func(clusterRecord, error)) {
 		}
 		r.topics = make([]topicRecord, len(names))
 		var failed firstError
-		end := newCountdown(1+2*len(names), func() { done(r, failed.get()) })
+		end := newCountdown(2+2*len(names), func() {
+			if err := failed.get(); err != nil {
+				done(r, err)
+				return
+			}
+			b.claimFormat(r, done)
+		})
+		b.readConfig(coord.StorageFormatPath, &r.format, &failed, end)
 		b.readConfig(coord.BrokerConfigPath(fmt.Sprint(b.static.BrokerID)), &r.dynamic, &failed, end)
 		for i, name := range names {
 			t := &r.topics[i]
@@ -141,6 +150,37 @@ func (b *Broker) readCluster(r clusterRecord, done func(clusterRecord, error)) {
 		}
 		end.done()
 	})
+}
+
+// formatSettings decide what the files of partitions look like, so they cannot
+// change while there are topics: another engine would find nothing, and another
+// offset scheme would find nonsense.
+var formatSettings = []string{"lab.storage.engine", "lab.btree.key", "lab.offsets"}
+
+// claimFormat holds the settings against those that the topics were written with, and notes them.
+func (b *Broker) claimFormat(r clusterRecord, done func(clusterRecord, error)) {
+	mine := make(map[string]string, len(formatSettings))
+	same := r.format != nil
+	for _, name := range formatSettings {
+		mine[name] = settingByName(name).Value(&b.static)
+		if mine[name] == r.format[name] {
+			continue
+		}
+		same = false
+		if unused := name == "lab.btree.key" && b.static.Log.Engine != storage.EngineBTree; r.format != nil && len(r.topics) > 0 && !unused {
+			done(r, fmt.Errorf("%s=%s: the topics here were written with %s=%s; set it back, or name empty directories in log.dirs", name, mine[name], name, r.format[name]))
+			return
+		}
+	}
+	if same {
+		done(r, nil)
+		return
+	}
+	op := coord.SetOp(coord.StorageFormatPath, coord.EncodeConfig(mine), coord.AnyVersion)
+	if r.format == nil {
+		op = coord.CreateOp(coord.StorageFormatPath, coord.EncodeConfig(mine), coord.Persistent)
+	}
+	b.commit([]coord.Op{op}, func(err error) { done(r, err) })
 }
 
 // readConfig reads a node of settings, which need not be there.

@@ -150,6 +150,13 @@ func (c *conversation) do(t *testing.T, d *datadriven.TestData) {
 		c.held = nil
 	case "status":
 		c.doStatus()
+	case "fail-reads":
+		c.fault = func(op vfs.Op) error {
+			if op.Kind == vfs.OpRead {
+				return fmt.Errorf("input/output error: %w", vfs.ErrInjected)
+			}
+			return nil
+		}
 	case "fail-writes":
 		var in string
 		d.ScanArgs(t, "in", &in)

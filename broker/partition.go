@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage"
 )
 
@@ -36,7 +37,9 @@ type partition struct {
 	// fetches count what they wait for by the second.
 	appendedBytes, visibleBytes int64
 	visible                     int64 // offset up to which consumers may read
-	waiting                     fetchWaitList
+
+	readReported bool // a failed read was reported less than reportInterval ago
+	waiting      fetchWaitList
 }
 
 var (
@@ -138,6 +141,19 @@ func (p *partition) appendStep(fx *effects, batch []byte, records int64, acks in
 		p.flushLocked(fx)
 	}
 	return a, waits, nil
+}
+
+// reportInterval keeps clients that read a damaged place again and again from filling the log.
+const reportInterval = time.Minute
+
+// reportRead tells of a read that failed, once an interval. Called under the lock.
+func (p *partition) reportRead(what string, err error) {
+	if p.readReported {
+		return
+	}
+	p.readReported = true
+	p.b.report(env.Error, "%s of %s-%d: %v", what, p.topic, p.index, err)
+	p.b.env.After(reportInterval, func() { p.step(func(*effects) { p.readReported = false }) })
 }
 
 // advanceVisible moves the offset up to which consumers may read, never back, and

@@ -25,6 +25,7 @@ const (
 	DeleteTopicsPath          = "/admin/delete_topics"
 	LatestProducerIDBlockPath = "/latest_producer_id_block"
 	ConsumersPath             = "/consumers"
+	StorageFormatPath         = "/lab_storage_format" // ours: the settings that its partitions were written with, see EncodeConfig
 )
 
 // DefaultBroker is the name under BrokerConfigsPath of what holds for every broker.
