@@ -53,7 +53,8 @@ type Dir struct {
 	recovery   map[topicPartition]int64
 	watermarks map[topicPartition]int64
 	starts     map[topicPartition]int64
-	gone       []topicPartition // deleted, and perhaps still in the files
+	gone       []topicPartition  // deleted, and perhaps still in the files
+	written    map[string]string // each file's content as last written: an idle directory is not synced for nothing
 
 	mu      sync.Mutex // guards what follows
 	logs    map[topicPartition]Log
@@ -83,7 +84,7 @@ func OpenDir(fs vfs.FS, dir string, id Identity) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log directory %s: %w", dir, err)
 	}
-	d := &Dir{fs: fs, path: dir, id: id, lock: lock, logs: make(map[topicPartition]Log)}
+	d := &Dir{fs: fs, path: dir, id: id, lock: lock, logs: make(map[topicPartition]Log), written: make(map[string]string)}
 	if err := d.load(); err != nil {
 		_ = lock.Close()
 		return nil, err

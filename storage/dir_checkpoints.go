@@ -168,10 +168,15 @@ func (d *Dir) writeOffsets(file string, offsets map[topicPartition]int64) error 
 	for _, tp := range slices.SortedFunc(maps.Keys(offsets), compareTopicPartition) {
 		all = append(all, PartitionOffset{tp.topic, tp.partition, offsets[tp]})
 	}
-	if err := replaceFileDurably(d.fs, d.file(file), encodeOffsets(all)); err != nil {
+	content := string(encodeOffsets(all))
+	if content == d.written[file] {
+		return nil
+	}
+	if err := replaceFileDurably(d.fs, d.file(file), []byte(content)); err != nil {
 		err = &WriteError{Op: "checkpoint", File: d.file(file), Err: err}
 		d.Fail(err)
 		return err
 	}
+	d.written[file] = content
 	return nil
 }

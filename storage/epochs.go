@@ -70,16 +70,6 @@ func (c *epochCache) endOffset(asked int32, logEnd int64) (epoch int32, end int6
 	return -1, -1
 }
 
-// at gives the epoch that offset belongs to, or -1.
-func (c *epochCache) at(offset int64) int32 {
-	for i := len(c.entries) - 1; i >= 0; i-- {
-		if c.entries[i].start <= offset {
-			return c.entries[i].epoch
-		}
-	}
-	return -1
-}
-
 // truncateEnd forgets epochs that start at offset or above.
 func (c *epochCache) truncateEnd(offset int64) {
 	n := len(c.entries)
