@@ -152,7 +152,9 @@ func entryTime(e []byte) int64       { return int64(binary.BigEndian.Uint64(e)) 
 func entryTimeOffset(e []byte) int64 { return int64(int32(binary.BigEndian.Uint32(e[8:]))) }
 
 // search finds the last entry whose field is <= target and copies it to buf; slot
-// is -1 when there is none. It reads O(log entries) times, the last halving steps in one read.
+// is -1 when there is none. It looks first where the entry would be if the fields
+// rose evenly, which positions and offsets nearly do, and where that fails halves
+// what is left: one read as a rule, O(log entries) at most.
 func (x *index) search(buf *indexBuf, field func([]byte) int64, target int64) (slot int, entry []byte, err error) {
 	if n := len(x.tail) / x.width; n > 0 && field(x.tail) <= target {
 		i := lastAtMost(x.tail, x.width, field, target)
@@ -160,6 +162,11 @@ func (x *index) search(buf *indexBuf, field func([]byte) int64, target int64) (s
 	}
 	lo, hi := 0, x.written // the answer lies in [lo-1, hi-1)
 	block := len(buf) / x.width
+	if hi > block {
+		if lo, hi, err = x.narrow(buf, field, target); err != nil {
+			return 0, nil, err
+		}
+	}
 	for hi-lo > block {
 		mid := lo + (hi-lo)/2
 		if err := x.read(buf[:x.width], mid); err != nil {
@@ -182,6 +189,35 @@ func (x *index) search(buf *indexBuf, field func([]byte) int64, target int64) (s
 		return lo - 1, nil, nil // only when lo == 0: below, entry lo was seen to be <= target
 	}
 	return lo + i, buf[i*x.width : (i+1)*x.width], nil
+}
+
+// narrow guesses the block that the last entry <= target is in and gives the
+// range [lo, hi) that is left for it.
+func (x *index) narrow(buf *indexBuf, field func([]byte) int64, target int64) (lo, hi int, err error) {
+	w, n := x.width, x.written
+	if err := x.read(buf[:w], n-1); err != nil {
+		return 0, 0, err
+	}
+	if last := field(buf[:w]); target >= last {
+		return n - 1, n, nil
+	} else if target <= 0 || last <= 0 {
+		return 0, n, nil // the fields do not begin near 0: no guess
+	} else {
+		lo = int(float64(target) / float64(last) * float64(n))
+	}
+	block := len(buf) / w
+	lo = min(max(lo-block/2, 0), n-block)
+	hi = lo + block
+	if err := x.read(buf[:block*w], lo); err != nil {
+		return 0, 0, err
+	}
+	switch {
+	case field(buf[:w]) > target:
+		return 0, lo, nil
+	case field(buf[(block-1)*w:]) <= target:
+		return hi - 1, n, nil
+	}
+	return lo, hi, nil
 }
 
 // lastAtMost is the last entry of a run whose field is <= target, or -1.

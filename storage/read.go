@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"errors"
 	"hash/crc32"
 	"io"
 
@@ -171,12 +170,8 @@ func (l *segmentLog) leadsTo(s *segment, pos, last int64) (bool, error) {
 	w := l.walk(s, s.size)
 	defer w.done()
 	w.big = true // one header is all that is wanted
-	h, err := w.header(pos)
-	var damaged *CorruptionError
-	if errors.As(err, &damaged) {
-		return false, nil
-	}
-	return err == nil && h.LastOffset() == last, err
+	h, ok, err := w.peek(pos)
+	return ok && h.LastOffset() == last, err
 }
 
 // scanTo walks from pos to the first batch whose last offset is >= offset.
@@ -278,14 +273,10 @@ func (l *segmentLog) bytePosition(s *segment, offset int64) (int64, error) {
 func (l *segmentLog) byteBatch(s *segment, pos int64) (int64, record.Header, error) {
 	w := l.walk(s, s.size)
 	w.big = true
-	h, err := w.header(pos)
+	h, ok, err := w.peek(pos)
 	w.done()
-	if err == nil && h.BaseOffset == s.base+pos && l.holds(s, pos, h) {
-		return pos, h, nil
-	}
-	var damaged *CorruptionError
-	if err != nil && !errors.As(err, &damaged) {
-		return 0, h, err
+	if err != nil || (ok && h.BaseOffset == s.base+pos && l.holds(s, pos, h)) {
+		return pos, h, err
 	}
 	return l.batchAround(s, pos)
 }
@@ -293,8 +284,7 @@ func (l *segmentLog) byteBatch(s *segment, pos int64) (int64, record.Header, err
 // batchAround finds the batch that spans pos.
 func (l *segmentLog) batchAround(s *segment, pos int64) (int64, record.Header, error) {
 	at, h, err := l.lookBack(s, pos, true)
-	var missed *CorruptionError
-	if errors.As(err, &missed) {
+	if isDamage(err) {
 		// A batch larger than any that this process has seen or allows: step through the segment.
 		return l.scanTo(s, 0, s.base+pos)
 	}

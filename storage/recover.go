@@ -381,8 +381,7 @@ func (l *segmentLog) indexUpTo(s *segment, pos, known, end int64) (at int64, ok 
 	defer w.done()
 	for known < end {
 		h, err := w.header(pos)
-		var damaged *CorruptionError
-		if errors.As(err, &damaged) || (err == nil && h.BaseOffset < known) {
+		if isDamage(err) || (err == nil && h.BaseOffset < known) {
 			return 0, false, nil
 		}
 		if err != nil {
@@ -433,9 +432,8 @@ func (l *segmentLog) trustedPosition(s *segment, known int64) (pos int64, ok boo
 	defer w.done()
 	for pos < s.size {
 		h, err := w.header(pos)
-		var damaged *CorruptionError
 		switch {
-		case errors.As(err, &damaged):
+		case isDamage(err):
 			return 0, false, nil
 		case err != nil:
 			return 0, false, err

@@ -33,8 +33,7 @@ func (l *segmentLog) recoverSegment(i int, pos, expected int64, rep *RecoveryRep
 			}
 			reason, err = l.follows(s, h, expected)
 		}
-		var damaged *CorruptionError
-		if errors.As(err, &damaged) {
+		if damaged, ok := errors.AsType[*CorruptionError](err); ok {
 			reason, err = damaged.Reason, nil
 		}
 		if err != nil {
@@ -151,9 +150,9 @@ func (l *segmentLog) checkSealed(i int, rep *RecoveryReport) error {
 	end := s.base + s.size
 	if l.cfg.Offsets != OffsetsByte {
 		last, err := l.lastBatch(s)
-		var damaged *CorruptionError
+		damaged, ok := errors.AsType[*CorruptionError](err)
 		switch {
-		case errors.As(err, &damaged):
+		case ok:
 			rep.Damage = append(rep.Damage, *damaged)
 			return nil
 		case err != nil:

@@ -3,6 +3,7 @@ package storage
 import (
 	"fmt"
 	"hash/fnv"
+	"math"
 	"path"
 	"strconv"
 	"strings"
@@ -79,7 +80,7 @@ func parseOffsetName(name, suffix string) (int64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	return n, err == nil && n >= 0
+	return n, err == nil && n >= 0 && n <= math.MaxInt64-1<<40 // far enough from the end that offsets do not overflow
 }
 
 func (s *segment) path() string { return path.Join(s.dir, s.name) }

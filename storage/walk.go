@@ -1,8 +1,10 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 
 	"github.com/tidemark-log/tidemark/storage/record"
@@ -36,8 +38,26 @@ func (w *walk) done() { walkBufs.Put(w.buf) }
 
 // header reads the batch header at pos. A *CorruptionError says that there is none.
 func (w *walk) header(pos int64) (record.Header, error) {
+	h, ok, err := w.peek(pos)
+	if err != nil || ok {
+		return h, err
+	}
+	left := w.end - pos
+	switch {
+	case left < record.HeaderSize:
+		return h, w.s.corrupt(pos, -1, fmt.Sprintf("%d bytes cannot hold a batch header", left))
+	case h.Magic != 2:
+		return h, w.s.corrupt(pos, -1, fmt.Sprintf("magic is %d, not 2", h.Magic))
+	case h.BatchLength < record.HeaderSize-record.LengthPrefix, int64(h.Size()) > left:
+		return h, w.s.corrupt(pos, -1, fmt.Sprintf("batch length %d, with %d bytes left", h.BatchLength, left))
+	}
+	return h, w.s.corrupt(pos, -1, fmt.Sprintf("base offset %d, last offset delta %d", h.BaseOffset, h.LastOffsetDelta))
+}
+
+// peek is header where it is no surprise that there is none: then ok is false.
+func (w *walk) peek(pos int64) (h record.Header, ok bool, err error) {
 	if pos+record.HeaderSize > w.end {
-		return record.Header{}, w.s.corrupt(pos, -1, fmt.Sprintf("%d bytes cannot hold a batch header", w.end-pos))
+		return h, false, nil
 	}
 	if pos < w.at || pos+record.HeaderSize > w.at+int64(w.n) {
 		want := int(min(walkChunk, w.end-pos))
@@ -45,24 +65,25 @@ func (w *walk) header(pos int64) (record.Header, error) {
 			want = record.HeaderSize
 		}
 		if err := w.l.open(w.s); err != nil {
-			return record.Header{}, err
+			return h, false, err
 		}
 		if err := readFull(w.s.log, w.buf[:want], pos); err != nil {
-			return record.Header{}, fmt.Errorf("reading %s at byte %d: %w", w.s.path(), pos, err)
+			return h, false, fmt.Errorf("reading %s at byte %d: %w", w.s.path(), pos, err)
 		}
 		w.at, w.n = pos, want
 	}
-	h := record.ReadHeader(w.buf[pos-w.at:])
+	h = record.ReadHeader(w.buf[pos-w.at:])
 	w.big = h.Size() > walkChunk/4
-	switch {
-	case h.Magic != 2:
-		return h, w.s.corrupt(pos, -1, fmt.Sprintf("magic is %d, not 2", h.Magic))
-	case h.BatchLength < record.HeaderSize-record.LengthPrefix, int64(h.Size()) > w.end-pos:
-		return h, w.s.corrupt(pos, -1, fmt.Sprintf("batch length %d, with %d bytes left", h.BatchLength, w.end-pos))
-	case h.LastOffsetDelta < 0 || h.BaseOffset < w.s.base:
-		return h, w.s.corrupt(pos, -1, fmt.Sprintf("base offset %d, last offset delta %d", h.BaseOffset, h.LastOffsetDelta))
-	}
-	return h, nil
+	return h, h.Magic == 2 &&
+		h.BatchLength >= record.HeaderSize-record.LengthPrefix && int64(h.Size()) <= w.end-pos &&
+		h.LastOffsetDelta >= 0 && h.BaseOffset >= w.s.base && h.BaseOffset-w.s.base <= math.MaxInt32, nil
+}
+
+// isDamage is true for an error that says what stands in a file is no batch, and
+// not that the file could not be read.
+func isDamage(err error) bool {
+	_, ok := errors.AsType[*CorruptionError](err)
+	return ok
 }
 
 // readFull fills b from pos or says why not.
