@@ -47,6 +47,10 @@ type bed struct {
 // makeBed starts the broker and creates the topic. The caller closes the bed, also after an error.
 func makeBed(ctx context.Context, c *Cell, r *Result, defaults map[string]string) (*bed, error) {
 	b := &bed{c: c, p: &c.Workload, r: r, topic: topic, dir: filepath.Join(c.Dir, "cell")}
+	// A run that was killed may have left its broker's data here.
+	if err := os.RemoveAll(b.dir); err != nil {
+		return b, fmt.Errorf("workload: %w", err)
+	}
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return b, fmt.Errorf("workload: %w", err)
 	}

@@ -136,6 +136,24 @@ func TestBenchDrivesABrokerThatRunsAlready(t *testing.T) {
 	}
 }
 
+// The data of a run that was killed must not become part of the next.
+func TestWhatAKilledRunLeftIsNotFoundAgain(t *testing.T) {
+	c := quick(t, Consume, "cache_state=cold", "data_bytes=2MiB")
+	b, err := sut.StartBroker(t.Context(), sut.BrokerSpec{Binary: binary, Dir: filepath.Join(c.Dir, "cell")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := &bed{c: &c, p: &c.Workload, r: &Result{}, topic: topic, broker: b}
+	if err := left.createTopic(t.Context(), topic, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := left.fill(t.Context(), 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	b.Kill()
+	run(t, c)
+}
+
 // A lost batch must be found: what is not read back stays on the ledger.
 func TestLedgerMissesABatchThatIsGoneOrChanged(t *testing.T) {
 	batches, err := load.BatchSpec{RecordBytes: 50, BatchRecords: 10, Codec: "none", Entropy: 8, Timestamp: 1}.Prepare(2)
