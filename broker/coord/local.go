@@ -234,6 +234,9 @@ func (l *Local) fail(err error) {
 
 // release moves to ready the answers whose time has come. Called with the lock.
 func (l *Local) release() {
+	if l.failed == nil && len(l.waiting) > 0 && l.waiting[0].seq > l.durable {
+		return
+	}
 	n := 0
 	for ; n < len(l.waiting); n++ {
 		a := l.waiting[n]
@@ -246,9 +249,9 @@ func (l *Local) release() {
 		}
 		l.ready = append(l.ready, func() { a.run(err) })
 	}
-	if n > 0 {
-		l.waiting = append(l.waiting[:0], l.waiting[n:]...)
-	}
+	left := copy(l.waiting, l.waiting[n:])
+	clear(l.waiting[left:]) // what was answered is not held on to
+	l.waiting = l.waiting[:left]
 }
 
 // answerLater queues an answer that holds once all that is written now is durable. Called with the lock.

@@ -68,7 +68,6 @@ type pair struct {
 	conn    *zk.Conn
 	session SessionID
 	watches []<-chan zk.Event
-	theirs  []string
 	ours    []string
 }
 

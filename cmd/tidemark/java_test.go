@@ -119,7 +119,7 @@ func runJavaCheck(t *testing.T, b *brokerProcess, args ...string) {
 func TestJavaClientAndKafkasToolAgree(t *testing.T) {
 	javaClassPath(t)
 	dir := t.TempDir()
-	b := startBroker(t, dir, "log.index.interval.bytes=512", "log.segment.bytes=20000")
+	b := startBroker(t, dir, "log.index.interval.bytes=512", "log.segment.bytes=20000", "lab.validate=records")
 	runJavaCheck(t, b)
 	b.shutdown()
 	partitions, err := filepath.Glob(filepath.Join(dir, "java-check-*"))

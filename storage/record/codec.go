@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -39,8 +40,7 @@ var (
 	errUnknownCodec = errors.New("unknown compression codec")
 )
 
-// zstdWindowMax bounds the history a zstd frame may ask for, which is memory that the
-// output bound does not see. The Java client's highest level asks for 128 MiB.
+// zstdWindowMax is the history a zstd frame may ask for: what the Java client's highest level does.
 const zstdWindowMax = 128 << 20
 
 // Compressors and decompressors are costly to make and hold no state between
@@ -50,7 +50,8 @@ var (
 	lz4Readers  = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
 	zstdReaders = sync.Pool{New: func() any {
 		// One at a time: the decoder then starts no goroutine of its own.
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindowMax))
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(zstdWindowMax), zstd.WithDecodeAllCapLimit(true))
 		if err != nil {
 			panic("BUG: record: zstd decoder options: " + err.Error())
 		}
@@ -103,14 +104,44 @@ func decompress(dst []byte, c Codec, src []byte, max int64) ([]byte, error) {
 		r.Reset(bytes.NewReader(src))
 		return readBounded(dst, r, len(src), max)
 	case Zstd:
-		r := zstdReaders.Get().(*zstd.Decoder)
-		defer zstdReaders.Put(r)
-		if err := r.Reset(bytes.NewReader(src)); err != nil {
-			return dst, err
-		}
-		return readBounded(dst, r, len(src), max)
+		return decompressZstd(dst, src, max)
 	}
 	return dst, errUnknownCodec
+}
+
+// decompressZstd decodes into dst itself, which then also serves as the window:
+// a stream decoder would take the window's memory at a frame's word, 128 MiB for
+// a dozen bytes. When dst is too small it is grown, and decoding begins anew.
+func decompressZstd(dst, src []byte, max int64) ([]byte, error) {
+	r := zstdReaders.Get().(*zstd.Decoder)
+	defer zstdReaders.Put(r)
+	start := len(dst)
+	room := min(int64(len(src))*4+512, max)
+	var h zstd.Header
+	if h.Decode(src) == nil && h.HasFCS {
+		// Believed only as far as a batch usually compresses.
+		room = min(int64(min(h.FrameContentSize, math.MaxInt32)), int64(len(src))*64, max)
+	}
+	for {
+		if int64(cap(dst)-start) < room {
+			grown := make([]byte, start, start+int(room))
+			copy(grown, dst)
+			dst = grown
+		}
+		room = min(int64(cap(dst)-start), max)
+		out, err := r.DecodeAll(src, dst[:start:start+int(room)])
+		switch {
+		case err == nil && int64(len(out)-start) > max:
+			return dst, errTooLong
+		case err == nil:
+			return out, nil
+		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
+			return dst, err
+		case room == max:
+			return dst, errTooLong
+		}
+		room = min(room*4+512, max)
+	}
 }
 
 // readBounded appends all of r to dst, of which it adds at most max bytes. The

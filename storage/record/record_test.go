@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -248,15 +249,35 @@ func TestDecompressionStopsAtItsBound(t *testing.T) {
 			t.Errorf("%s: Payload gave %d bytes, %v", c, len(out), err)
 		}
 	}
-	exact := NewBuilder(Gzip)
-	exact.Append(0, nil, make([]byte, 1000))
-	raw := exact.Build(nil)
-	n := int64(exact.Size() - HeaderSize)
-	if _, err := Payload(nil, raw, n); err != nil {
-		t.Errorf("exactly at the bound: %v", err)
+	for _, c := range codecs[1:] {
+		for _, size := range []int{1000, 300_000} {
+			exact := NewBuilder(c)
+			exact.Append(0, nil, make([]byte, size))
+			raw := exact.Build(nil)
+			n := int64(exact.Size() - HeaderSize)
+			if _, err := Payload(nil, raw, n); err != nil {
+				t.Errorf("%s, exactly at the bound: %v", c, err)
+			}
+			if _, err := Payload(nil, raw, n-1); err == nil {
+				t.Errorf("%s: one byte over the bound passed", c)
+			}
+		}
 	}
-	if _, err := Payload(nil, raw, n-1); err == nil {
-		t.Error("one byte over the bound passed")
+}
+
+// A frame of 14 bytes may ask for a window of 128 MiB, or claim to hold 100 MB. Neither is memory that we take.
+func TestAZstdFramesWordIsNotTakenForMemory(t *testing.T) {
+	for name, frame := range map[string][]byte{
+		"window":       {0x28, 0xb5, 0x2f, 0xfd, 0x00, 17 << 3, 0x01 | 5<<3, 0, 0, 'a', 'b', 'c', 'd', 'e'},
+		"content size": {0x28, 0xb5, 0x2f, 0xfd, 0x80, 17 << 3, 0x00, 0xe1, 0xf5, 0x05, 0x01 | 5<<3, 0, 0, 'a', 'b', 'c', 'd', 'e'},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _ = decompress(nil, Zstd, frame, 1<<20)
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 4<<20 {
+			t.Errorf("%s: %d bytes allocated for a frame of %d", name, n, len(frame))
+		}
 	}
 }
 
