@@ -152,6 +152,7 @@ func (l *btreeLog) load() error {
 			if err := l.epochs.decode(b); err != nil {
 				return err
 			}
+			l.epochs.truncateEnd(l.end.Load()) // as Kafka: an epoch without a batch is forgotten when a log opens
 		}
 		l.times.load(tx)
 		l.fileBytes.Store(tx.Size())
