@@ -54,6 +54,11 @@ func (b *Broker) openDirs() error {
 		if b.cache != nil {
 			store.SetBlockCache(b.cache)
 		}
+		if b.static.Log.Cache == storage.CacheDirect {
+			if err := store.CheckDirect(); err != nil {
+				return err
+			}
+		}
 		for _, w := range store.Warnings() {
 			b.env.Report(env.Warn, w)
 		}

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -170,3 +171,16 @@ func (a *alignedFile) Size() (int64, error) {
 
 func (a *alignedFile) Preallocate(offset, n int64) error { return a.file.Preallocate(offset, n) }
 func (a *alignedFile) Name() string                      { return a.file.Name() }
+
+// CheckDirect says, before anything depends on it, whether the directory's file
+// system can do what lab.cache=direct needs.
+func (d *Dir) CheckDirect() error {
+	const probe = ".direct-probe"
+	f, err := d.fs.Open(d.file(probe), vfs.Create|vfs.Direct)
+	if errors.Is(err, vfs.ErrUnsupported) {
+		err = fmt.Errorf("log directory %s: lab.cache=direct needs O_DIRECT, which its file system has not: choose another directory in log.dirs, or set lab.cache=process or page", d.path)
+	} else if err == nil {
+		err = f.Close()
+	}
+	return errors.Join(err, removeIfThere(d.fs, d.file(probe)))
+}

@@ -23,9 +23,13 @@ import (
 )
 
 // refusesToStart demands that a broker over dir exits with one line that says all of what.
-func refusesToStart(t *testing.T, dir string, what ...string) {
+func refusesToStart(t *testing.T, dir string, what []string, settings ...string) {
 	t.Helper()
-	out, err := tidemark(patient(t), "broker", "--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "log.dirs="+dir).CombinedOutput()
+	args := []string{"broker", "--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "log.dirs=" + dir}
+	for _, s := range settings {
+		args = append(args, "--set", s)
+	}
+	out, err := tidemark(patient(t), args...).CombinedOutput()
 	if err == nil || strings.Count(string(out), "\n") != 1 {
 		t.Errorf("%v, and not one line: %s", err, out)
 	}
@@ -39,7 +43,7 @@ func refusesToStart(t *testing.T, dir string, what ...string) {
 func TestADataDirectoryOfARunningBrokerIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	b := startBroker(t, dir)
-	refusesToStart(t, dir, dir, "in use", fmt.Sprint(b.cmd.Process.Pid))
+	refusesToStart(t, dir, []string{dir, "in use", fmt.Sprint(b.cmd.Process.Pid)})
 	produce(t, client(t, b), "orders", 1, 10) // the first is unharmed
 }
 
@@ -54,13 +58,23 @@ func TestADataDirectoryOfAnotherClusterIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refusesToStart(t, one, one, "cluster")
+	refusesToStart(t, one, []string{one, "cluster"})
 }
 
 func TestADataDirectoryOfAnotherBrokerIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	startBroker(t, dir, "broker.id=7").shutdown()
-	refusesToStart(t, dir, dir, "broker 7")
+	refusesToStart(t, dir, []string{dir, "broker 7"})
+}
+
+func TestDirectIOWhereThereIsNoneIsRefused(t *testing.T) {
+	need.Root(t)
+	dir := t.TempDir()
+	if err := syscall.Mount("tidemark-test", dir, "ramfs", 0, ""); err != nil {
+		need.Skip(t, "mount", err.Error())
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	refusesToStart(t, dir, []string{dir, "O_DIRECT", "lab.cache=process"}, "lab.cache=direct", "lab.fetch.transfer=copy")
 }
 
 // TestAFullDiskTakesNothingAcknowledgedAway fills a small file system. Produce

@@ -99,6 +99,13 @@ func TestTransactionsAreRefusedAtOnce(t *testing.T) {
 		_, err := k.run(patient(t), "x\n", "-P", "-b", b.addr, "-t", "orders", "-X", "transactional.id=tx", "-X", "transaction.timeout.ms=10000", "-X", "message.timeout.ms=5000")
 		refused(t, err)
 	})
+	t.Run("requests of a transaction", func(t *testing.T) {
+		c := client(t, b, kgo.RetryTimeout(5*time.Second))
+		for _, req := range []kmsg.Request{kmsg.NewPtrAddPartitionsToTxnRequest(), kmsg.NewPtrAddOffsetsToTxnRequest(), kmsg.NewPtrEndTxnRequest()} {
+			_, err := c.Request(patient(t), req)
+			refused(t, err)
+		}
+	})
 	t.Run("a transactional batch", func(t *testing.T) {
 		batch := record.NewBuilder(record.None)
 		batch.Transactional, batch.ProducerID, batch.ProducerEpoch, batch.BaseSequence = true, 1, 0, 0
