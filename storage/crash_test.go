@@ -426,3 +426,34 @@ func (w *crashWorld) afterFailure(err error) {
 		t.Errorf("flush after %v: %v", err, err)
 	}
 }
+
+// Indexes of the active segment are written and not synced, so a power cut may
+// leave anything in them; the recovery point may by then stand at a producer
+// snapshot, or at the end of a segment that was rolled since.
+func TestIndexesAreBelievedOnlyWhereAFlushMadeThemDurable(t *testing.T) {
+	for name, script := range map[string][]string{
+		"snapshot at the flushed end": {"open", "idem 7", "append 9", "flush", "append 3", "flush", "retain 900", "checkpoint"},
+		"rolled after the flush":      {"open", "idem 7", "append 3", "flush", "checkpoint", "roll", "checkpoint"},
+	} {
+		for _, offsets := range []OffsetScheme{OffsetsLogical, OffsetsByte} {
+			t.Run(name+"/"+string(offsets), func(t *testing.T) {
+				cfg := crashConfigs()["page/"+string(offsets)]
+				cfg.IndexIntervalBytes = 100
+				w := newCrashWorld(t, cfg)
+				w.fs = w.disk
+				if err := w.run(script); err != nil {
+					t.Fatal(err)
+				}
+				for seed := range uint64(300) {
+					rec := &recorder{TB: t}
+					v, disk := w.clone(rec), w.disk.Clone()
+					disk.Crash(rand.New(rand.NewPCG(seed, 1)))
+					rec.try(func() { v.recovered(disk, true) })
+					if len(rec.problems) > 0 {
+						t.Fatalf("seed %d: %v", seed, rec.problems)
+					}
+				}
+			})
+		}
+	}
+}

@@ -22,7 +22,8 @@ var crashScript = []string{
 	"checkpoint", "append 3", "dup 7", "close", "open", "read", "append 2",
 	"pin -3", "truncate -4", "append 2", "idem 8", "flush", "unpin", "remove", "append 3", "checkpoint",
 	"truncate -2", "append 3", "idem 7", "epoch", "append 2", "flush", "checkpoint", "append 6", "flush",
-	"pin 0", "retain 2500", "append 2", "flush", "unpin", "remove", "read", "advance 20", "flush", "checkpoint",
+	"pin 0", "retain 2500", "append 2", "flush", "unpin", "remove", "read",
+	"append 2", "flush", "retain 1600", "checkpoint", "append 1", "flush", "checkpoint", "advance 20", "flush", "checkpoint",
 	"append 5", "kill", "open", "read", "append 5", "flush", "checkpoint", "close", "open", "dup 7",
 	"idem 8", "truncate 0", "append 4", "idem 9", "flush", "drop", "open", "append 3", "flush", "sweep", "checkpoint", "append 2", "close", "open", "read",
 }
@@ -138,6 +139,8 @@ func (w *crashWorld) step(line string) error {
 			w.start = max(w.start, w.startTo)
 		}
 		return err
+	case "roll":
+		return w.l.roll(w.now)
 	case "remove":
 		return w.l.RemoveExpired(w.now)
 	case "sweep":

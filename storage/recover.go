@@ -263,12 +263,13 @@ func (l *segmentLog) lastBatch(s *segment) (record.Header, error) {
 	}
 }
 
-// recover makes the log the longest valid run of batches. Segments below the
-// recovery point are durable with their indexes and only looked at where they
+// recover makes the log the longest valid run of batches. Segments that end below
+// the recovery point are durable with their indexes and only looked at where they
 // end; from the recovery point on every batch's CRC is computed and the indexes'
-// tails are made anew.
+// tails are made anew. A segment that ends at the recovery point may have been
+// rolled after the flush: its indexes are not to be believed as a whole.
 func (l *segmentLog) recover(recoveryPoint int64, epochsKnown bool, rep *RecoveryReport) error {
-	first := l.segmentAt(recoveryPoint)
+	first := l.segmentAt(max(recoveryPoint-1, 0))
 	// The scan adds those from here on; the file may have more, of batches that were cut off.
 	l.epochs.truncateEnd(recoveryPoint)
 	if !epochsKnown {
@@ -341,9 +342,9 @@ func (l *segmentLog) dropFrom(i int, end, recoveryPoint int64, rep *RecoveryRepo
 // recoveryStart finds where in segment i the scan begins: at the recovery point,
 // if the batches lead there, and otherwise at the segment's first batch.
 //
-// Indexes are durable up to the newest producer snapshot that is not above the
-// recovery point: the flush that made the snapshot durable synced them before, and the
-// recovery point only then went past it. From there on they are made anew.
+// Indexes are durable up to the newest producer snapshot below the recovery
+// point: the flush that took the recovery point past the snapshot synced them. One
+// at the recovery point may be younger than that flush. From there on they are made anew.
 func (l *segmentLog) recoveryStart(i int, recoveryPoint int64) (pos, expected int64, err error) {
 	s := l.segments[i]
 	if s.size == 0 || recoveryPoint <= s.base {
@@ -351,7 +352,7 @@ func (l *segmentLog) recoveryStart(i int, recoveryPoint int64) (pos, expected in
 	}
 	known := s.base
 	for _, o := range l.snapshots.offsets {
-		if o <= recoveryPoint {
+		if o < recoveryPoint {
 			known = max(known, o)
 		}
 	}

@@ -219,18 +219,14 @@ func (l *segmentLog) closeCleanly() error {
 	for _, s := range l.segments {
 		l.cutsPending = l.cutsPending || s.cutAt >= 0
 	}
-	s := l.active()
-	if s.log != nil {
+	if s := l.active(); s.log != nil {
 		if err := l.seal(s); err != nil {
 			return err
 		}
-		for _, x := range []*index{&s.offsets, &s.times} {
-			if x.dirty {
-				if err := x.file.Sync(); err != nil {
-					return l.fail("fsync", x.name, 0, err)
-				}
-				x.dirty = false
-			}
+	}
+	for _, s := range l.segments {
+		if err := l.syncIndexes(s); err != nil {
+			return err
 		}
 	}
 	if err := l.saveSnapshot(); err != nil {
@@ -245,6 +241,20 @@ func (l *segmentLog) closeCleanly() error {
 		if err := l.fs.SyncDir(l.path); err != nil {
 			return l.fail("fsync", l.path, 0, err)
 		}
+	}
+	return nil
+}
+
+// syncIndexes makes durable what a flush has not, since it was no matter for recovery.
+func (l *segmentLog) syncIndexes(s *segment) error {
+	for _, x := range []*index{&s.offsets, &s.times} {
+		if s.sealed || x.file == nil || !x.dirty {
+			continue
+		}
+		if err := x.file.Sync(); err != nil {
+			return l.fail("fsync", x.name, 0, err)
+		}
+		x.dirty = false
 	}
 	return nil
 }

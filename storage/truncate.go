@@ -132,13 +132,8 @@ func (l *segmentLog) cutFile(s *segment, pos int64) error {
 		return l.fail("fsync", s.path(), pos, err)
 	}
 	// The indexes too: an old entry that came back would lead to a batch that is no more.
-	for _, x := range []*index{&s.offsets, &s.times} {
-		if x.file == nil || !x.dirty {
-			continue
-		}
-		if err := x.file.Sync(); err != nil {
-			return l.fail("fsync", x.name, 0, err)
-		}
+	if err := l.syncIndexes(s); err != nil {
+		return err
 	}
 	s.cutAt = -1
 	return l.syncNames()
