@@ -113,6 +113,10 @@ func (s Suite) probes() []probe {
 			probes = append(probes, s.loop("request → sendfile, warm", Loop{Mode: ModeSendfile, FetchBytes: chunk, Depth: depth, FileBytes: s.LoopBytes / 4}, chunk))
 		}
 	}
+	for _, chunk := range s.ChunkBytes {
+		probes = append(probes, s.loop("request → pread + write, warm", Loop{Mode: ModeCopy, FetchBytes: chunk, Depth: 2, FileBytes: s.LoopBytes / 4}, chunk))
+		probes = append(probes, s.loop("request → write from memory", Loop{Mode: ModeMemory, FetchBytes: chunk, Depth: 2, FileBytes: s.LoopBytes / 4}, chunk))
+	}
 	for _, random := range []bool{false, true} {
 		for _, write := range []bool{false, true} {
 			for _, direct := range []bool{false, true} {

@@ -2,9 +2,12 @@ package limits
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,15 +62,42 @@ func TestTheWriteLoopWritesWhatItReceives(t *testing.T) {
 	}
 }
 
-func TestTheSendfileLoopSendsTheChunkAskedFor(t *testing.T) {
+func TestTheReadLoopsSendTheChunkAskedFor(t *testing.T) {
+	for _, mode := range []Mode{ModeSendfile, ModeCopy, ModeMemory} {
+		t.Run(string(mode), func(t *testing.T) { sendsTheChunk(t, mode) })
+	}
+}
+
+func sendsTheChunk(t *testing.T, mode Mode) {
 	file := filepath.Join(t.TempDir(), "f")
 	if err := writeFile(file, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	addr := serve(t, ServerConfig{Mode: ModeSendfile, File: file})
+	addr := serve(t, ServerConfig{Mode: mode, File: file})
 	st, err := load.Bare{Addr: addr, FetchBytes: 100_000, FileBytes: 1 << 20, Depth: 2}.Run(t.Context(), window())
 	if err != nil || st.Bytes < 1<<20 || st.Bytes%100_000 != 0 {
 		t.Errorf("%+v, %v", st.Tick, err)
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const pos, n = 4321, 300_000
+	req := binary.BigEndian.AppendUint32(nil, load.BareFetchBytes-4)
+	req = binary.BigEndian.AppendUint32(req, 77)
+	req = binary.BigEndian.AppendUint64(req, pos)
+	req = binary.BigEndian.AppendUint32(req, n)
+	if _, err := conn.Write(req); err != nil {
+		t.Fatal(err)
+	}
+	got, err := load.NewFrames(conn, 1<<20).Next()
+	if err != nil || len(got) != n+4 || binary.BigEndian.Uint32(got) != 77 || !bytes.Equal(got[4:], want[pos:pos+n]) {
+		t.Errorf("%d bytes came, %v, or not the right ones", len(got), err)
 	}
 	if _, err := (load.Bare{Addr: addr, FetchBytes: 2 << 20, FileBytes: 4 << 20, Depth: 1}).Run(t.Context(), window()); err == nil {
 		t.Error("a chunk beyond the end of the file was answered")

@@ -53,7 +53,7 @@ type Loop struct {
 	Mode   Mode
 	// Requests are whole frames to send by turns (discard, write).
 	Requests [][]byte
-	// FetchBytes is the chunk (sendfile).
+	// FetchBytes is the chunk (sendfile, copy, memory).
 	FetchBytes int
 	FileBytes  int64 // of the file written or read
 	Depth      int
@@ -82,11 +82,11 @@ func (l Loop) Run(ctx context.Context) (LoopStats, error) {
 	for _, r := range l.Requests {
 		c.FrameMax = max(c.FrameMax, len(r))
 	}
-	if l.Mode == ModeWrite || l.Mode == ModeSendfile {
+	if l.Mode == ModeWrite || l.FetchBytes > 0 {
 		c.File = filepath.Join(l.Dir, "limits-"+string(l.Mode))
 		defer os.Remove(c.File)
 	}
-	if l.Mode == ModeSendfile {
+	if l.FetchBytes > 0 {
 		if err := writeFile(c.File, l.FileBytes); err != nil {
 			return LoopStats{}, err
 		}

@@ -28,6 +28,8 @@ const (
 	ModeDiscard  Mode = "discard"  // receive it, answer: loopback TCP and nothing else
 	ModeWrite    Mode = "write"    // receive it, pwrite it behind the last one, answer
 	ModeSendfile Mode = "sendfile" // answer with a chunk of the file, by sendfile
+	ModeCopy     Mode = "copy"     // the same by pread and write, 128 KiB at a time
+	ModeMemory   Mode = "memory"   // the same by write from a mapping that is all in memory
 	ModeSink     Mode = "sink"     // be a Kafka broker that forgets what is produced
 )
 
@@ -99,12 +101,8 @@ func (c ServerConfig) handler(addr *net.TCPAddr) (serve func(*net.TCPConn) error
 	case ModeSink:
 		s := newSink(addr)
 		return s.serve, func() {}, nil
-	case ModeSendfile:
-		f, err := os.Open(c.File)
-		if err != nil {
-			return nil, nil, fmt.Errorf("limits: %w", err)
-		}
-		return func(conn *net.TCPConn) error { return sendChunks(conn, f) }, func() { f.Close() }, nil
+	case ModeSendfile, ModeCopy, ModeMemory:
+		return c.chunkHandler()
 	case ModeWrite:
 		f, err := c.openForWrite()
 		if err != nil {
@@ -189,68 +187,4 @@ func (c ServerConfig) write(conn *net.TCPConn, f *os.File) error {
 			return err
 		}
 	}
-}
-
-// sendChunks answers chunk requests: a small header, corked to the data that sendfile then sends.
-func sendChunks(conn *net.TCPConn, f *os.File) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	frames, head := load.NewFrames(conn, 4096), make([]byte, 8)
-	for {
-		req, err := frames.Next()
-		if err != nil {
-			return err
-		}
-		if len(req) != load.BareFetchBytes-4 {
-			return fmt.Errorf("a chunk request of %d bytes", len(req))
-		}
-		pos, n := int64(binary.BigEndian.Uint64(req[4:])), int(binary.BigEndian.Uint32(req[12:]))
-		binary.BigEndian.PutUint32(head, uint32(4+n))
-		copy(head[4:], req[:4])
-		if err := sendChunk(raw, head, int(f.Fd()), pos, n); err != nil {
-			return err
-		}
-	}
-}
-
-type rawConn interface {
-	Write(func(fd uintptr) bool) error
-}
-
-func sendChunk(raw rawConn, head []byte, file int, pos int64, n int) error {
-	var failed error
-	err := raw.Write(func(fd uintptr) bool {
-		for len(head) > 0 {
-			m, err := unix.SendmsgN(int(fd), head, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL)
-			if err == unix.EAGAIN {
-				return false
-			} else if err != nil && err != unix.EINTR {
-				failed = err
-				return true
-			}
-			head = head[max(m, 0):]
-		}
-		for n > 0 {
-			m, err := unix.Sendfile(int(fd), file, &pos, n)
-			switch {
-			case err == unix.EAGAIN:
-				return false
-			case err == unix.EINTR:
-			case err != nil:
-				failed = err
-				return true
-			case m == 0:
-				failed = io.ErrUnexpectedEOF
-				return true
-			}
-			n -= max(m, 0)
-		}
-		return true
-	})
-	if err == nil {
-		err = failed
-	}
-	return err
 }

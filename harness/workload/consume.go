@@ -140,11 +140,23 @@ func (b *bed) consumeAgain(ctx context.Context, w *load.Window, records int64) (
 	}
 }
 
+// loopMode is the bare loop that takes the cell's way from memory to the socket.
+func loopMode(broker map[string]string) limits.Mode {
+	inProcess := broker["lab.cache"] == "process" || broker["lab.cache"] == "direct" || broker["lab.storage.engine"] == "btree"
+	switch transfer := broker["lab.fetch.transfer"]; {
+	case inProcess, transfer == "mmap":
+		return limits.ModeMemory
+	case transfer == "copy":
+		return limits.ModeCopy
+	}
+	return limits.ModeSendfile
+}
+
 func addFetchLimit(ctx context.Context, c *Cell, r *Result) error {
 	p := &c.Workload
 	c.Progress("measuring the machine's limit")
 	st, err := limits.Loop{
-		Binary: c.Binary, Dir: c.Dir, Mode: limits.ModeSendfile, FetchBytes: p.FetchBytes, Depth: p.Inflight,
+		Binary: c.Binary, Dir: c.Dir, Mode: loopMode(c.Broker), FetchBytes: p.FetchBytes, Depth: p.Inflight,
 		FileBytes: max(p.DataBytes, int64(p.FetchBytes)), Warmup: p.Warmup, Measure: p.Measure,
 	}.Run(ctx)
 	if err != nil {

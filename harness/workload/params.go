@@ -25,7 +25,8 @@ const (
 	Produce Kind = "produce"
 	// Consume fills DataBytes, brings the cache into CacheState and reads it all
 	// once (warm: again and again until Measure has passed): "bytes/s", "records/s", "requests/s", "p50-sec", "p99-sec".
-	// Limits: "bytes/s" of the bare request→sendfile loop at the same FetchBytes and depth.
+	// Limits: "bytes/s" of the bare request→sendfile loop at the same FetchBytes and depth, or of the loop that
+	// does pread and write, or write from memory, where that is what the cell's transfer and cache do.
 	Consume Kind = "consume"
 	// EndToEnd produces at RecordsPerS and consumes at the same time: "bytes/s", "records/s", the
 	// time from intended send to delivery "p50-sec", "p99-sec", "p999-sec", and to acknowledgement "ack-p50-sec", "ack-p99-sec".
