@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,11 +47,11 @@ func dumpLog(t *testing.T, dirs ...string) (out string, ok bool) {
 	return string(b), err == nil
 }
 
-// Every codec's batches, ours to build, are read by Kafka to the last record; and the wrapper sees damage.
+// Every codec's batches, ours to build, are read by Kafka to the last record; and the wrapper sees what is wrong.
 func TestKafkaReadsBatchesOfEveryCodec(t *testing.T) {
 	javaClassPath(t)
 	dir := t.TempDir()
-	var log []byte
+	var log, index []byte
 	offset := int64(0)
 	for _, codec := range []record.Codec{record.None, record.Gzip, record.Snappy, record.LZ4, record.Zstd} {
 		b := record.NewBuilder(codec)
@@ -62,11 +63,16 @@ func TestKafkaReadsBatchesOfEveryCodec(t *testing.T) {
 		record.SetBaseOffset(log[at:], offset)
 		record.SetLeaderEpoch(log[at:], 0)
 		offset += 50
+		index = binary.BigEndian.AppendUint32(index, uint32(offset-1))
+		index = binary.BigEndian.AppendUint32(index, uint32(at))
 	}
-	name := filepath.Join(dir, "00000000000000000000.log")
-	if err := os.WriteFile(name, log, 0o644); err != nil {
-		t.Fatal(err)
+	put := func(suffix string, b []byte) {
+		if err := os.WriteFile(filepath.Join(dir, "00000000000000000000"+suffix), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
+	put(".log", log)
+	put(".index", index)
 	out, ok := dumpLog(t, dir)
 	if !ok {
 		t.Errorf("Kafka complains:\n%s", out)
@@ -80,12 +86,19 @@ func TestKafkaReadsBatchesOfEveryCodec(t *testing.T) {
 		}
 	}
 
-	log[len(log)-1] ^= 1 // the planted fault
-	if err := os.WriteFile(name, log, 0o644); err != nil {
+	// Planted faults: a bit of the last batch, an index entry one offset off.
+	index[11]++
+	put(".index", index)
+	if out, ok := dumpLog(t, dir); ok || !strings.Contains(out, "Mismatches in") {
+		t.Errorf("a wrong index entry went unnoticed:\n%.2000s", complaints(out))
+	}
+	if err := os.Remove(filepath.Join(dir, "00000000000000000000.index")); err != nil {
 		t.Fatal(err)
 	}
+	log[len(log)-1] ^= 1
+	put(".log", log)
 	if out, ok := dumpLog(t, dir); ok {
-		t.Errorf("damage went unnoticed:\n%.2000s", out)
+		t.Errorf("damage went unnoticed:\n%.2000s", complaints(out))
 	}
 }
 
