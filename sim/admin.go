@@ -6,11 +6,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// admin makes the topic, and deletes records where the seed says so.
+// admin makes the topic, and where the seed says so deletes records, or the topic
+// to make it again.
 type admin struct {
 	w       *World
 	conn    *conn
-	created bool
+	created bool // the topic is there
+	// deleting: DeleteTopics was sent and not yet answered. deleted: it was
+	// answered, and CreateTopics not sent yet.
+	deleting, deleted bool
 }
 
 func newAdmin(w *World) *admin { return &admin{w: w} }
@@ -20,7 +24,10 @@ func (a *admin) connect() {
 		a.w.after(nil, 20*time.Millisecond, a.connect)
 		return
 	}
-	if !a.created {
+	switch {
+	case a.deleting:
+		a.deleteTopic()
+	case !a.created && !a.deleted:
 		a.create()
 	}
 }
@@ -36,12 +43,11 @@ func (a *admin) create() {
 	topic := kmsg.NewCreateTopicsRequestTopic()
 	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = topicName, a.w.cfg.partitions, 1
 	req.Topics = append(req.Topics, topic)
+	a.deleted = false
 	a.conn.ask(&req, 5, func(r kmsg.Response) {
 		switch code := r.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode; {
 		case code == 0 || code == codeTopicExists:
-			a.created = true
-			a.w.trace.say(a.w.now, "topic created")
-			a.deleteLater()
+			a.made()
 		case retriable(code):
 			a.conn.breakDown()
 		default:
@@ -50,10 +56,64 @@ func (a *admin) create() {
 	})
 }
 
-func (a *admin) deleteLater() {
-	if a.w.cfg.deletes {
-		a.w.after(nil, a.w.between(50*time.Millisecond, time.Second), a.deleteRecords)
+func (a *admin) made() {
+	first := a.w.generation == 0
+	a.created = true
+	a.w.trace.say(a.w.now, "topic created")
+	if !first {
+		a.w.trace.probe("topic deleted and made again")
+		a.w.generation++
+		for i, p := range a.w.partitions {
+			p.Renewed()
+			a.w.consumer.positions[i] = 0
+		}
 	}
+	if first && a.w.cfg.deletes {
+		a.deleteLater()
+	}
+	if a.w.cfg.renews {
+		a.w.after(nil, a.w.between(100*time.Millisecond, 3*time.Second), func() {
+			if !a.w.healed {
+				a.created, a.deleting = false, true
+				a.w.generation++
+				a.deleteTopic()
+			}
+		})
+	}
+}
+
+// deleteTopic deletes the topic, and makes it again a while later.
+func (a *admin) deleteTopic() {
+	if a.conn == nil {
+		return // connect will come here again
+	}
+	a.w.trace.say(a.w.now, "admin: deletes the topic")
+	req := kmsg.NewDeleteTopicsRequest()
+	req.TimeoutMillis, req.TopicNames = 5000, []string{topicName}
+	a.conn.ask(&req, 5, func(r kmsg.Response) {
+		switch code := r.(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode; {
+		case code == 0 || code == codeUnknownTopic: // unknown: deleted by a request whose answer was lost
+			a.w.trace.say(a.w.now, "topic deleted")
+			a.deleting, a.deleted = false, true
+			a.w.after(nil, a.w.between(0, 500*time.Millisecond), a.createAgain)
+		case retriable(code):
+			a.conn.breakDown()
+		default:
+			a.w.violated("DeleteTopics is refused with error %d", code)
+		}
+	})
+}
+
+func (a *admin) createAgain() {
+	if a.conn == nil {
+		a.w.after(nil, 20*time.Millisecond, a.createAgain)
+		return
+	}
+	a.create()
+}
+
+func (a *admin) deleteLater() {
+	a.w.after(nil, a.w.between(50*time.Millisecond, time.Second), a.deleteRecords)
 }
 
 func (a *admin) deleteRecords() {
@@ -63,7 +123,7 @@ func (a *admin) deleteRecords() {
 	defer a.deleteLater()
 	i := a.w.rng.IntN(len(a.w.partitions))
 	p := a.w.partitions[i]
-	if a.conn == nil || p.End() <= p.Start() {
+	if a.conn == nil || !a.created || p.End() <= p.Start() {
 		return
 	}
 	to := p.Start() + a.w.rng.Int64N(p.End()-p.Start()+1)

@@ -21,6 +21,7 @@ type config struct {
 	producers  []producerConfig
 	seeks      bool
 	deletes    bool // DeleteRecords
+	renews     bool // the topic is deleted and made again
 
 	duration time.Duration // of the part with faults
 	syncMax  time.Duration // longest fdatasync
@@ -55,6 +56,7 @@ func draw(rng *rand.Rand) config {
 		faultEvery: pick(rng, 200*time.Millisecond, 500*time.Millisecond, 2*time.Second),
 		seeks:      rng.IntN(2) == 0,
 		deletes:    rng.IntN(3) == 0,
+		renews:     rng.IntN(4) == 0,
 	}
 	for !c.kills && !c.powerCuts && !c.shutdowns {
 		c.kills, c.powerCuts, c.shutdowns = rng.IntN(2) == 0, rng.IntN(3) > 0, rng.IntN(3) == 0
@@ -129,7 +131,7 @@ func (c *config) String() string {
 	for _, f := range []struct {
 		on   bool
 		name string
-	}{{c.kills, " kill"}, {c.powerCuts, " power"}, {c.shutdowns, " shutdown"}, {c.brokenConns, " connections"}, {c.ioErrors, " I/O"}} {
+	}{{c.kills, " kill"}, {c.powerCuts, " power"}, {c.shutdowns, " shutdown"}, {c.brokenConns, " connections"}, {c.ioErrors, " I/O"}, {c.deletes, " DeleteRecords"}, {c.renews, " DeleteTopics"}} {
 		if f.on {
 			s += f.name
 		}

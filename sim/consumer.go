@@ -69,15 +69,22 @@ func (c *consumer) fetch() {
 	for _, p := range c.w.partitions {
 		c.ends = append(c.ends, p.End())
 	}
-	c.conn.ask(req, int16(5+rng.IntN(8)), func(r kmsg.Response) { c.fetched(asked, r.(*kmsg.FetchResponse)) })
+	generation := c.w.generation
+	c.conn.ask(req, int16(5+rng.IntN(8)), func(r kmsg.Response) {
+		again := generation != c.w.generation || generation%2 == 1
+		if !again {
+			again = c.fetched(asked, r.(*kmsg.FetchResponse))
+		}
+		c.fetchLater(again)
+	})
 }
 
-func (c *consumer) fetched(asked []int64, resp *kmsg.FetchResponse) {
+// fetched takes in an answer; again says that a partition was not there to be read.
+func (c *consumer) fetched(asked []int64, resp *kmsg.FetchResponse) (again bool) {
 	if resp.ErrorCode != 0 {
 		c.w.violated("a fetch is refused with error %d", resp.ErrorCode)
-		return
+		return false
 	}
-	again := false
 	for _, part := range resp.Topics[0].Partitions {
 		p := c.w.partitions[part.Partition]
 		switch code := part.ErrorCode; {
@@ -88,7 +95,7 @@ func (c *consumer) fetched(asked []int64, resp *kmsg.FetchResponse) {
 				v = p.StartIs(max(part.LogStartOffset, p.Start()), c.w.wallMs())
 			}
 			if !c.w.judge(v) {
-				return
+				return false
 			}
 			c.positions[part.Partition] = next
 			if next > at {
@@ -100,9 +107,13 @@ func (c *consumer) fetched(asked []int64, resp *kmsg.FetchResponse) {
 			again = true
 		default:
 			c.w.violated("a fetch of partition %d at %d is refused with error %d", part.Partition, asked[part.Partition], code)
-			return
+			return false
 		}
 	}
+	return again
+}
+
+func (c *consumer) fetchLater(again bool) {
 	d := c.w.between(0, 5*time.Millisecond)
 	if again {
 		d += 50 * time.Millisecond

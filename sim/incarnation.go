@@ -92,7 +92,7 @@ func (i *incarnation) Report(level env.Level, text string) {
 			i.w.trace.probe(p.probe)
 		}
 	}
-	if strings.Contains(text, "is offline") {
+	if strings.Contains(text, "is offline until") {
 		i.down = true
 	}
 }

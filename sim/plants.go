@@ -95,6 +95,11 @@ var plants = map[string]planted{
 		},
 		wrapFS: func(w *World, disk vfs.FS) vfs.FS { return recoveryPointEarly{disk, w} },
 	},
+	"deletion-forgotten": {
+		doc:    "the directory of a deleted partition keeps its name",
+		change: func(c *config) { c.renews = true },
+		wrapFS: func(_ *World, disk vfs.FS) vfs.FS { return deletionForgotten{disk} },
+	},
 	"producer-state-lost": {
 		doc: "snapshots of producer state are not found at a start, so producers whose batches retention took are unknown",
 		change: func(c *config) {
@@ -144,6 +149,17 @@ func durable(c *config) {
 			c.producers[i].acks = 1
 		}
 	}
+}
+
+type deletionForgotten struct{ vfs.FS }
+
+func (f deletionForgotten) BeginSyncDir(dir string) func() error { return beginSyncDir(f.FS, dir) }
+
+func (f deletionForgotten) Rename(oldName, newName string) error {
+	if strings.HasSuffix(newName, "-delete") {
+		return nil
+	}
+	return f.FS.Rename(oldName, newName)
 }
 
 type noSnapshots struct{ vfs.FS }

@@ -53,6 +53,8 @@ type producerPart struct {
 	asking  bool  // for one
 	next    int32 // sequence
 	batches int64 // made
+
+	generation int // of the topic, when the session began
 }
 
 // queueMax bounds what a producer lets wait.
@@ -202,7 +204,7 @@ func (p *producer) askID(partition int32) {
 			return
 		}
 		p.w.trace.say(p.w.now, "producer %d has id %d at partition %d", p.number, resp.ProducerID, partition)
-		at.id, at.next = resp.ProducerID, 0
+		at.id, at.next, at.generation = resp.ProducerID, 0, p.w.generation
 		for _, b := range p.queue {
 			if b.Partition == partition {
 				p.encode(b)
@@ -224,18 +226,24 @@ func (p *producer) send(b *outgoing) {
 	topic := kmsg.NewProduceRequestTopic()
 	topic.Topic, topic.Partitions = topicName, append(topic.Partitions, part)
 	req.Topics = append(req.Topics, topic)
+	generation := p.w.generation
 	p.conn.ask(&req, int16(3+p.w.rng.IntN(10)), func(r kmsg.Response) {
 		resp := r.(*kmsg.ProduceResponse)
-		p.answered(b, resp.Topics[0].Partitions[0])
+		p.answered(b, resp.Topics[0].Partitions[0], generation == p.w.generation && generation%2 == 0)
 	})
 	if p.cfg.acks == 0 {
 		p.queue = remove(p.queue, b)
 	}
 }
 
-func (p *producer) answered(b *outgoing, a kmsg.ProduceResponseTopicPartition) {
+// answered takes in the answer for one batch. sure is false when the topic was
+// deleted or made since it was asked: then nobody knows which topic acknowledged.
+func (p *producer) answered(b *outgoing, a kmsg.ProduceResponseTopicPartition, sure bool) {
 	code := a.ErrorCode
 	switch {
+	case code == 0 && !sure:
+		p.queue = remove(p.queue, b)
+		p.pump()
 	case code == 0:
 		p.w.trace.say(p.w.now, "producer %d: batch %d acknowledged at offset %d of partition %d", p.number, b.Number, a.BaseOffset, b.Partition)
 		p.queue = remove(p.queue, b)
@@ -272,7 +280,8 @@ func (p *producer) outOfSequence(b *outgoing, code int16) {
 			return
 		}
 	}
-	if p.w.cfg.promises.AckIsDurable || !p.w.cfg.powerCuts {
+	renewed := p.parts[b.Partition].generation != p.w.generation || p.w.generation%2 == 1
+	if !renewed && (p.w.cfg.promises.AckIsDurable || !p.w.cfg.powerCuts) {
 		p.w.violated("S16: producer %d (id %d): batch %d, sequence %d, the first not acknowledged of partition %d, is refused with error %d", p.number, b.Session, b.Number, b.Sequence, b.Partition, code)
 		return
 	}

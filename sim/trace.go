@@ -133,4 +133,5 @@ var probeNames = []string{
 	"segments deleted by retention", "records deleted", "offset out of range", "region outlived its file's name",
 	"batch sent again", "idempotent session begun anew", "producer gave a batch up",
 	"write while a sync was under way", "long poll", "seek into a batch",
+	"topic deleted and made again", "restart while the topic was deleted",
 }

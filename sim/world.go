@@ -29,6 +29,10 @@ type World struct {
 	consumer   *consumer
 	admin      *admin
 
+	// generation counts the topic's lives: even while it is there, odd while it is
+	// being deleted and made again. What was asked in another one says nothing.
+	generation int
+
 	powerCut bool // since what was recovered was judged last
 	healed   bool // no faults any more
 	fault    *event
@@ -144,8 +148,11 @@ func (w *World) heal() {
 
 // pending says in words what has not come to rest, or "".
 func (w *World) pending() string {
-	if w.broker == nil || !w.broker.open {
+	switch {
+	case w.broker == nil || !w.broker.open:
 		return "the broker does not serve"
+	case !w.admin.created:
+		return "the topic is not made"
 	}
 	for _, p := range w.producers {
 		if n := len(p.queue); n > 0 {
@@ -182,7 +189,7 @@ func (w *World) boot() {
 	i.disk = w.planted.disk(vfs.WithHook(w.disk, i.hook))
 	w.broker = i
 	w.trace.say(w.now, "life %d begins", w.lives)
-	if !w.healed && (w.cfg.kills || w.cfg.powerCuts) && w.lives > 1 && w.chance(5) {
+	if !w.healed && (w.cfg.kills || w.cfg.powerCuts) && w.chance(5) {
 		i.crashIn, i.power = 1+w.rng.Int64N(80), w.drawPower()
 	}
 	if !w.healed && w.cfg.ioErrors && w.chance(10) {
@@ -242,6 +249,13 @@ func (w *World) open() {
 // and holds it against what is known.
 func (w *World) audit() bool {
 	status := w.broker.broker.Status()
+	if w.generation%2 == 1 { // whose the partitions are, if there are any, nobody knows
+		if n := len(status.Partitions); w.admin.deleted && n > 0 {
+			w.violated("the topic was deleted, and after a restart there are %d partitions", n)
+		}
+		w.trace.probe("restart while the topic was deleted")
+		return w.violation == ""
+	}
 	if n := len(status.Partitions); w.admin.created && n != int(w.cfg.partitions) {
 		w.violated("S7: the topic was created with %d partitions, and after a restart there are %d", w.cfg.partitions, n)
 		return false

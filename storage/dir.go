@@ -95,19 +95,27 @@ func OpenDir(fs vfs.FS, dir string, id Identity) (*Dir, error) {
 // makeDir makes a directory and those above it that are missing, durably.
 func makeDir(fs vfs.FS, dir string) error {
 	_, err := fs.Stat(dir)
-	if !errors.Is(err, iofs.ErrNotExist) {
+	missing := errors.Is(err, iofs.ErrNotExist)
+	if err != nil && !missing {
 		return err
 	}
 	parent := path.Dir(dir)
-	if parent != dir && parent != "." {
-		if err := makeDir(fs, parent); err != nil {
+	if missing {
+		if parent != dir && parent != "." {
+			if err := makeDir(fs, parent); err != nil {
+				return err
+			}
+		}
+		if err := fs.MkdirAll(dir); err != nil {
 			return err
 		}
 	}
-	if err := fs.MkdirAll(dir); err != nil {
+	// Also when it is there: a crash may have come between its making and this. Who
+	// may not read the parent did not make it.
+	if err := fs.SyncDir(parent); err != nil && (missing || !errors.Is(err, iofs.ErrPermission)) {
 		return err
 	}
-	return fs.SyncDir(parent)
+	return nil
 }
 
 func (d *Dir) load() error {

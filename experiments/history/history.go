@@ -41,6 +41,8 @@ type Batch struct {
 
 	// Once: the producer never sends it again outside an idempotent session, so it is there once at most.
 	Once bool
+
+	gone bool // with its topic
 }
 
 // Partition is what is known of one partition's log: the batches that an
@@ -174,6 +176,15 @@ func (p *Partition) AllDurable() {
 	for i := range p.entries {
 		p.entries[i].durable = true
 	}
+}
+
+// Renewed notes that the topic was deleted and made again. What was acknowledged
+// may never be read again; another batch its producer may still send.
+func (p *Partition) Renewed() {
+	for i := range p.entries {
+		p.entries[i].batch.gone = p.entries[i].acked
+	}
+	p.entries, p.start, p.deleted, p.shown = nil, 0, 0, 0
 }
 
 // Deletes notes a DeleteRecords before it is sent: it may move the log start.

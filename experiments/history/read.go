@@ -63,11 +63,13 @@ func (p *Partition) readBatch(h record.Header, batch []byte) *Violation {
 	switch {
 	case b == nil:
 		return violation("S11: partition %d offset %d: nobody sent the batch that was read (%d bytes, producer id %d, sequence %d)", p.Number, h.BaseOffset, len(batch), h.ProducerID, h.BaseSequence)
+	case b.gone:
+		return violation("S11: partition %d offset %d: the batch that was read went with its topic, which was deleted (batch %d of producer %d)", p.Number, h.BaseOffset, b.Number, b.Producer)
 	case b.Partition != p.Number:
 		return violation("S11: partition %d offset %d: the batch that was read belongs to partition %d", p.Number, h.BaseOffset, b.Partition)
 	case h.RecordCount != b.Records || len(batch) != len(b.Bytes):
 		return violation("S11: partition %d offset %d: %d records in %d bytes were read, %d in %d were sent", p.Number, h.BaseOffset, h.RecordCount, len(batch), b.Records, len(b.Bytes))
-	case b.Session >= 0 && (h.ProducerID != b.Session || h.BaseSequence != b.Sequence):
+	case h.ProducerID != b.Session || h.BaseSequence != b.Sequence:
 		return violation("S11: partition %d offset %d: producer id %d and sequence %d were read, %d and %d were sent", p.Number, h.BaseOffset, h.ProducerID, h.BaseSequence, b.Session, b.Sequence)
 	}
 	_, v := p.bind(h.BaseOffset, h.NextOffset(), b)
