@@ -137,7 +137,7 @@ func (w *World) heal() {
 	}
 	if i := w.broker; i != nil {
 		i.crashIn, i.fail = 0, nil
-		if i.down {
+		if i.injected { // whatever reported an error is restarted by its operator
 			w.kill()
 		}
 	}
