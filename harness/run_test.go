@@ -273,8 +273,15 @@ func TestASampleThatFailedACheckIsShownAndLeftOut(t *testing.T) {
 	if len(out.Summary.Failures) != 1 || !strings.Contains(out.Summary.Failures[0], "sent 100, read 99") {
 		t.Errorf("failures %v", out.Summary.Failures)
 	}
-	if e := out.Summary.Verdicts[0].Ratio.Estimate(); e.Value > 19 || e.Value < 16 {
+	if e := out.Summary.Verdicts[0].Ratio.Estimate(); e.N != 8 || e.Value > 19 || e.Value < 16 {
 		t.Errorf("the failed sample reached the estimate: %v", e)
+	}
+	repeats := 0
+	for _, c := range out.Summary.Cells {
+		repeats += c.Repeats
+	}
+	if repeats != 35 {
+		t.Errorf("%d samples count, want 36 less the failed one", repeats)
 	}
 	if !slices.Contains(out.Summary.Verdicts[0].Warnings, stat.Warning{Kind: stat.FailedCheck, Count: 1}) {
 		t.Errorf("warnings %v", out.Summary.Verdicts[0].Warnings)

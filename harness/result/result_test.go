@@ -51,20 +51,46 @@ func TestAVerdictsRatioAveragesOverFactorsThatItDoesNotName(t *testing.T) {
 	}
 }
 
-// The planted fault's shape: pairing across repeats would drown the ratio in the drift.
+// Pairing across repeats would drown the ratio in the drift.
 func TestARepeatWithoutItsPartnerIsNotPairedWithAnother(t *testing.T) {
-	samples := []Sample{
-		{Repeat: 0, Cell: "acks=0/linger_ms=0", Metrics: map[string]float64{"m": 100}},
-		{Repeat: 1, Cell: "acks=1/linger_ms=0", Metrics: map[string]float64{"m": 1}},
-		{Repeat: 2, Cell: "acks=0/linger_ms=0", Metrics: map[string]float64{"m": 3}},
-		{Repeat: 2, Cell: "acks=1/linger_ms=0", Metrics: map[string]float64{"m": 1}},
-	}
-	s, err := Summarize(spec(t, twoFactors), experiments.SizeDefault, samples)
+	one := strings.Replace(twoFactors, ", linger_ms = [0, 5]", "", 1)
+	s, err := Summarize(spec(t, one), experiments.SizeDefault, []Sample{
+		{Repeat: 0, Cell: "acks=0", Metrics: map[string]float64{"m": 100}},
+		{Repeat: 1, Cell: "acks=1", Metrics: map[string]float64{"m": 1}},
+		{Repeat: 2, Cell: "acks=0", Metrics: map[string]float64{"m": 3}},
+		{Repeat: 2, Cell: "acks=1", Metrics: map[string]float64{"m": 1}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if e := s.Verdicts[0].Ratio.Estimate(); e.N != 1 || math.Abs(e.Value-3) > 1e-9 {
 		t.Errorf("ratio %+v, want 3 from one repeat", e)
+	}
+}
+
+// A repeat in which one of two pairs is missing would give the other's ratio, which is not their mean.
+// A pair that the machine cannot run at all is left out of every repeat.
+func TestARepeatThatLacksAPairIsLeftOutAndAPairThatCannotRunIsNotMissed(t *testing.T) {
+	sample := func(repeat int, cell string, m float64) Sample {
+		return Sample{Repeat: repeat, Cell: cell, Metrics: map[string]float64{"m": m}}
+	}
+	samples := []Sample{
+		sample(0, "acks=0/linger_ms=0", 4), sample(0, "acks=1/linger_ms=0", 1), sample(0, "acks=0/linger_ms=5", 9), sample(0, "acks=1/linger_ms=5", 1),
+		sample(1, "acks=0/linger_ms=0", 4), sample(1, "acks=1/linger_ms=0", 1), sample(1, "acks=0/linger_ms=5", 9), {Repeat: 1, Cell: "acks=1/linger_ms=5", Error: "broke"},
+	}
+	s, err := Summarize(spec(t, twoFactors), experiments.SizeDefault, samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := s.Verdicts[0].Ratio.Estimate(); e.N != 1 || math.Abs(e.Value-6) > 1e-9 {
+		t.Errorf("ratio %+v, want 6 from the whole repeat alone", e)
+	}
+	samples[7] = Sample{Repeat: 1, Cell: "acks=1/linger_ms=5", NotPossible: "no cgroup"}
+	if s, err = Summarize(spec(t, twoFactors), experiments.SizeDefault, samples); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.Verdicts[0].Ratio.Estimate(); e.N != 2 || math.Abs(e.Value-4) > 1e-9 {
+		t.Errorf("ratio %+v, want 4 from both repeats", e)
 	}
 }
 
@@ -129,6 +155,28 @@ func TestATornLastLineIsCutAtEveryLength(t *testing.T) {
 		if again, _ := os.ReadFile(name); string(again) != string(text) {
 			t.Fatalf("%d bytes: the file did not become whole again:\n%s", size, again)
 		}
+	}
+}
+
+// A sample shorter than what is left of a torn line must not end in the rest of it.
+func TestATornLongLineLeavesNothingBehindAShortOne(t *testing.T) {
+	name := filepath.Join(t.TempDir(), SamplesFile)
+	if err := os.WriteFile(name, []byte(`{"repeat":0,"cell":"`+strings.Repeat("x", 1000)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w, _, err := AppendSamples(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Append(Sample{Cell: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if samples, _, err := ReadSamples(name); err != nil || len(samples) != 1 {
+		t.Errorf("%d samples, %v", len(samples), err)
+	}
+	if text, _ := os.ReadFile(name); strings.Contains(string(text), "x") {
+		t.Errorf("the torn line is still there: %s", text)
 	}
 }
 

@@ -208,41 +208,18 @@ func (t *table) judge(spec *experiments.Spec, cells []experiments.Cell, v experi
 	return sum
 }
 
+// pairedLogs gives a log ratio for every repeat in which all pairs have one. A
+// repeat that lacks a pair is left out: a mean over the others would be of something else.
 func (t *table) pairedLogs(cells []experiments.Cell, test experiments.Test) (logs []float64, warnings []stat.Warning) {
 	counts := map[stat.WarningKind]int{}
+	pairs := t.pairs(cells, test)
 	for repeat := range t.repeats {
-		var pairs []float64
-		for _, top := range cells {
-			bottom, ok := partner(cells, top, test)
-			if !ok {
-				continue
-			}
-			a, okA := t.good(top.Name(), repeat)
-			b, okB := t.good(bottom.Name(), repeat)
-			t.countBad(counts, top.Name(), repeat)
-			t.countBad(counts, bottom.Name(), repeat)
-			if !okA || !okB {
-				continue
-			}
-			x, okA := a.Metrics[test.Metric]
-			y, okB := b.Metrics[test.Metric]
-			switch {
-			case !okA || !okB:
-				counts[stat.Missing]++
-			case !(x > 0 && y > 0):
-				counts[stat.NotPositive]++
-			default:
-				pairs = append(pairs, math.Log(x/y))
-				if a.Throttled || b.Throttled {
-					counts[stat.Throttled]++
-				}
-			}
+		sum, complete := 0.0, len(pairs) > 0
+		for _, pair := range pairs {
+			l, ok := t.pairLog(pair, repeat, test.Metric, counts)
+			sum, complete = sum+l, complete && ok
 		}
-		if len(pairs) > 0 {
-			sum := 0.0
-			for _, l := range pairs {
-				sum += l
-			}
+		if complete {
 			logs = append(logs, sum/float64(len(pairs)))
 		}
 	}
@@ -250,6 +227,52 @@ func (t *table) pairedLogs(cells []experiments.Cell, test experiments.Test) (log
 		warnings = append(warnings, stat.Warning{Kind: kind, Count: counts[kind]})
 	}
 	return logs, warnings
+}
+
+// pairs lists the pairs of cells that a test compares, without those that this machine cannot run.
+func (t *table) pairs(cells []experiments.Cell, test experiments.Test) [][2]string {
+	var all [][2]string
+	for _, top := range cells {
+		bottom, ok := partner(cells, top, test)
+		if ok && t.possible(top.Name()) && t.possible(bottom.Name()) {
+			all = append(all, [2]string{top.Name(), bottom.Name()})
+		}
+	}
+	return all
+}
+
+func (t *table) possible(cell string) bool {
+	for _, s := range t.samples[cell] {
+		if s.NotPossible != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// pairLog gives one pair's log ratio in one repeat and counts what keeps it from having one.
+func (t *table) pairLog(pair [2]string, repeat int, metric string, counts map[stat.WarningKind]int) (float64, bool) {
+	a, okA := t.good(pair[0], repeat)
+	b, okB := t.good(pair[1], repeat)
+	t.countBad(counts, pair[0], repeat)
+	t.countBad(counts, pair[1], repeat)
+	if !okA || !okB {
+		return 0, false
+	}
+	x, okA := a.Metrics[metric]
+	y, okB := b.Metrics[metric]
+	switch {
+	case !okA || !okB:
+		counts[stat.Missing]++
+		return 0, false
+	case !(x > 0 && y > 0):
+		counts[stat.NotPositive]++
+		return 0, false
+	}
+	if a.Throttled || b.Throttled {
+		counts[stat.Throttled]++
+	}
+	return math.Log(x / y), true
 }
 
 func (t *table) countBad(counts map[stat.WarningKind]int, cell string, repeat int) {
