@@ -139,7 +139,9 @@ func (c *conversation) do(t *testing.T, d *datadriven.TestData) {
 		if d.HasArg("failed") {
 			err = fmt.Errorf("input/output error: %w", vfs.ErrInjected)
 		}
-		c.env.FinishSync(err)
+		at := 0
+		d.MaybeScanArgs(t, "at", &at)
+		c.env.FinishSyncAt(at, err)
 		fmt.Fprintf(&c.out, "syncs pending: %d\n", c.env.SyncsPending())
 	case "disconnect":
 		c.broker.Disconnected(conn(t, d))

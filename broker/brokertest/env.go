@@ -115,9 +115,12 @@ func (e *Env) SyncsPending() int { return len(e.pending) }
 
 // FinishSync ends the oldest held sync: err nil makes its files durable, another is
 // its failure. It runs what follows, too.
-func (e *Env) FinishSync(err error) {
-	s := e.pending[0]
-	e.pending = slices.Delete(e.pending, 0, 1)
+func (e *Env) FinishSync(err error) { e.FinishSyncAt(0, err) }
+
+// FinishSyncAt is FinishSync for the i-th oldest: syncs of different files end in any order.
+func (e *Env) FinishSyncAt(i int, err error) {
+	s := e.pending[i]
+	e.pending = slices.Delete(e.pending, i, i+1)
 	if err != nil {
 		s.done(err)
 	} else {
