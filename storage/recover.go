@@ -80,6 +80,9 @@ func (l *segmentLog) load(saved savedState, now int64, rep *RecoveryReport) erro
 			return err
 		}
 	}
+	if !clean {
+		l.names++ // what the process before made or renamed may not be durable
+	}
 	rep.Clean = clean
 	end := l.end.Load()
 	if l.logStart.Load() > end {

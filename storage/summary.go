@@ -48,6 +48,14 @@ func (l *segmentLog) summarize(s *segment) error {
 		s.maxTimestamp, s.maxTimestampOffset = entryTime(e), s.base+entryTimeOffset(e)
 		if s.offsets.absent {
 			from = min(s.maxTimestampOffset+1-s.base, s.size) // an offset is a position
+			// A power cut may have left anything in an index that was not durable.
+			at, h, err := l.byteBatch(s, max(from-1, 0))
+			if err != nil && !isDamage(err) {
+				return err
+			}
+			if err != nil || at+int64(h.Size()) != from || h.MaxTimestamp != s.maxTimestamp {
+				return l.rebuildIndexes(s)
+			}
 		}
 	}
 	if !s.offsets.absent {
