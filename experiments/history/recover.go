@@ -61,7 +61,8 @@ func (p *Partition) Recovered(start, end int64, data []byte, powerCut bool, now 
 }
 
 // ordered judges the whole log, all of whose batches from start on are known now:
-// order within each producer (S14), no gap within an idempotent session (S16).
+// for idempotent producers order (S14) and no gap within a session (S16). Others are
+// promised neither: what a broken connection held may arrive behind its successors.
 func (p *Partition) ordered(start int64) *Violation {
 	type place struct {
 		number   int64
@@ -78,7 +79,7 @@ func (p *Partition) ordered(start int64) *Violation {
 		l, seen := last[b.Producer]
 		switch {
 		case !seen:
-		case b.Number < l.number && (b.Session >= 0 || b.Once):
+		case b.Number < l.number && b.Session >= 0:
 			return violation("S14: partition %d: %s stands behind batch %d", p.Number, e, l.number)
 		case b.Session >= 0 && b.Session == l.session && b.Sequence != l.sequence:
 			return violation("S16: partition %d: %s stands where its session's sequence is %d", p.Number, e, l.sequence)
