@@ -332,9 +332,10 @@ func TestTopicsThroughSarama(t *testing.T) {
 	if err := admin.AlterConfig(sarama.TopicResource, "orders", map[string]*string{"segment.bytes": &value}, false); err != nil {
 		t.Error(err)
 	}
-	entries, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: "orders", ConfigNames: []string{"segment.bytes"}})
-	if err != nil || len(entries) != 1 || entries[0].Value != value {
-		t.Errorf("%+v %v", entries, err)
+	resource := &sarama.ConfigResource{Type: sarama.TopicResource, Name: "orders", ConfigNames: []string{"segment.bytes"}}
+	configs, err := admin.DescribeConfigs([]*sarama.ConfigResource{resource}, sarama.DescribeConfigsOptions{})
+	if err != nil || len(configs) != 1 || len(configs[0].Configs) != 1 || configs[0].Configs[0].Value != value {
+		t.Errorf("%+v %v", configs, err)
 	}
 	described, err := admin.DescribeTopics([]string{"orders"})
 	if err != nil || len(described) != 1 || len(described[0].Partitions) != 4 {
