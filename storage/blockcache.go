@@ -20,6 +20,9 @@ const BlockSize = 64 << 10
 // plus freeBlocksMax spare buffers per shard. Blocks are ordinary Go memory:
 // that the garbage collector knows of them is part of what C3 measures.
 //
+// It reads what it is asked for and nothing ahead: where the page cache has the
+// kernel's read-ahead, a cold reader waits for each of its regions.
+//
 // It is cut into shards by block, each with a lock that is never held during
 // I/O. A block is immutable below the length that a reader saw: appends extend
 // it behind that, anything else replaces it.

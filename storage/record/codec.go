@@ -109,6 +109,9 @@ func decompress(dst []byte, c Codec, src []byte, max int64) ([]byte, error) {
 	return dst, errUnknownCodec
 }
 
+// zstdBlockMax is what one block of a zstd frame may decompress to, in bytes (RFC 8878).
+const zstdBlockMax = 128 << 10
+
 // decompressZstd decodes into dst itself, which then also serves as the window:
 // a stream decoder would take the window's memory at a frame's word, 128 MiB for
 // a dozen bytes. When dst is too small it is grown, and decoding begins anew.
@@ -135,12 +138,14 @@ func decompressZstd(dst, src []byte, max int64) ([]byte, error) {
 			return dst, errTooLong
 		case err == nil:
 			return out, nil
-		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		case !errors.Is(err, zstd.ErrDecoderSizeExceeded) && room-int64(len(out)-start) > zstdBlockMax:
 			return dst, err
 		case room == max:
 			return dst, errTooLong
 		}
-		room = min(room*4+512, max)
+		// A frame that does not tell its length, as a stream encoder's does not, fails
+		// with many an error where a block does not fit: only room for a whole one tells.
+		room = min(room*4+zstdBlockMax, max)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -439,6 +440,43 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 		b[at] ^= 1 << (bit % 8)
 		if _, err := Validate(b, LevelBatch, roomy); err == nil {
 			t.Fatalf("bit %d of byte %d", bit%8, at)
+		}
+	}
+}
+
+// TestAZstdFrameWithoutItsLengthIsRead is what librdkafka and the Java client
+// send: a stream whose header does not tell how long it will be. Compressed far
+// below a quarter, its first block does not fit into the first guess.
+func TestAZstdFrameWithoutItsLengthIsRead(t *testing.T) {
+	for _, n := range []int{10, 20_000, 127_000, 132_000, 3_000_000} {
+		b := NewBuilder(None)
+		b.Append(1, nil, bytes.Repeat([]byte("all work and no play "), n/20))
+		plain := b.Build(nil)
+		var stream bytes.Buffer
+		w, err := zstd.NewWriter(&stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Write(plain[HeaderSize:])
+		w.Flush() // before the end is known
+		w.Close()
+		var h zstd.Header
+		if err := h.Decode(stream.Bytes()); err != nil || h.HasFCS {
+			t.Fatalf("the frame tells its length (%v): it tests nothing", err)
+		}
+		got, err := decompress(nil, Zstd, stream.Bytes(), 64<<20)
+		if err != nil || !bytes.Equal(got, plain[HeaderSize:]) {
+			t.Errorf("%d bytes in a frame of %d: %d came back, %v", len(plain)-HeaderSize, stream.Len(), len(got), err)
+		}
+		if _, err := decompress(nil, Zstd, stream.Bytes(), int64(len(plain)-HeaderSize-1)); err != errTooLong {
+			t.Errorf("%d bytes where one less is allowed: %v", len(plain)-HeaderSize, err)
+		}
+		if stream.Len() > 40 { // one flipped bit does not make it grow for ever
+			damaged := bytes.Clone(stream.Bytes())
+			damaged[stream.Len()/2] ^= 4
+			if _, err := decompress(nil, Zstd, damaged, 64<<20); err == nil {
+				t.Errorf("a damaged frame of %d bytes was read", stream.Len())
+			}
 		}
 	}
 }
