@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/tidemark-log/tidemark/harness/limits"
@@ -23,20 +25,53 @@ import (
 //
 // and with TIDEMARK_BENCH_DIR on the disk to measure (default: the temporary directory).
 
-// variants collects bytes/s of named variants, iteration by iteration.
+// variants collects what each variant did, iteration by iteration.
 type variants struct {
-	names  []string
-	values map[string][]float64
+	names []string
+	rates map[string][]float64 // bytes/s
+	cpu   map[string][]float64 // of the server, seconds per GB: what remains comparable on a busy machine
+	cpuAt [2]time.Duration
 }
 
-func (v *variants) add(name string, bytesPerS float64) {
-	if v.values == nil {
-		v.values = map[string][]float64{}
+// measure gives the window of a run and notes the CPU time that the server process uses within it.
+func (v *variants) measure(b *testing.B, pid int, w *load.Window) *load.Window {
+	read := func(i int) func() {
+		return func() {
+			cpu, err := cpuTime(pid)
+			if err != nil {
+				b.Fatal(err)
+			}
+			v.cpuAt[i] = cpu
+		}
 	}
-	if v.values[name] == nil {
+	w.OnOpen, w.OnClose = read(0), read(1)
+	return w
+}
+
+// add takes the outcome of the run whose window was the last one from measure.
+func (v *variants) add(b *testing.B, name string, st load.Stats, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if v.rates == nil {
+		v.rates, v.cpu = map[string][]float64{}, map[string][]float64{}
+	}
+	if v.rates[name] == nil {
 		v.names = append(v.names, name)
 	}
-	v.values[name] = append(v.values[name], bytesPerS)
+	v.rates[name] = append(v.rates[name], st.BytesPerS())
+	v.cpu[name] = append(v.cpu[name], (v.cpuAt[1]-v.cpuAt[0]).Seconds()/(float64(st.Bytes)/1e9))
+}
+
+// cpuTime is what a process has used so far, user and system.
+func cpuTime(pid int) (time.Duration, error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, err
+	}
+	s, err := p.Stat()
+	return time.Duration(s.CPUTime() * float64(time.Second)), err
 }
 
 func medianRate(values []float64) float64 {
@@ -44,18 +79,22 @@ func medianRate(values []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// report gives each variant's median in MB/s and the median of its share of the baseline.
+// report gives each variant's median rate and its median share of the baseline's,
+// and the CPU time per byte that the baseline's server needs as a share of its own.
 func (v *variants) report(b *testing.B, baseline string) {
+	shares := func(values, of []float64) (s []float64) {
+		for i := range values {
+			s = append(s, values[i]/of[i])
+		}
+		return s
+	}
 	for _, name := range v.names {
-		b.ReportMetric(medianRate(v.values[name])/1e6, name+"-MB/s")
-		if name == baseline {
-			continue
+		b.ReportMetric(medianRate(v.rates[name])/1e6, name+"-MB/s")
+		b.ReportMetric(medianRate(v.cpu[name]), name+"-cpu-s/GB")
+		if name != baseline {
+			b.ReportMetric(medianRate(shares(v.rates[name], v.rates[baseline])), name+"/"+baseline)
+			b.ReportMetric(medianRate(shares(v.cpu[baseline], v.cpu[name])), name+"/"+baseline+"-by-cpu")
 		}
-		var shares []float64
-		for i, value := range v.values[name] {
-			shares = append(shares, value/v.values[baseline][i])
-		}
-		b.ReportMetric(medianRate(shares), name+"/"+baseline)
 	}
 	b.ReportMetric(0, "ns/op")
 }
@@ -109,20 +148,12 @@ func BenchmarkRawProduce(b *testing.B) {
 				}
 				var v variants
 				for b.Loop() {
-					bare, err := limits.Loop{Binary: os.Args[0], Dir: dir, Mode: limits.ModeWrite, Requests: limits.OpaqueRequests(batchBytes, 1),
-						Depth: depth, FileBytes: produceBytes, MaxBytes: produceBytes, Warmup: time.Minute, Measure: time.Minute}.Run(ctx)
-					if err != nil {
-						b.Fatal(err)
-					}
-					v.add("bare", bare.BytesPerS())
+					bareProduce(b, &v, dir, batchBytes, depth)
 					for _, level := range []string{"batch", "records"} {
-						remove := freshTopic(b, brokers[level], "t")
-						w := &load.Window{Warmup: time.Minute, WarmupBytes: produceBytes / 5, Measure: time.Minute, MeasureBytes: produceBytes * 4 / 5}
-						st, err := load.RawProduce{Addr: brokers[level].addr, Topic: "t", Partitions: 1, Acks: 1, Batches: batches, Depth: depth}.Run(ctx, w)
-						if err != nil {
-							b.Fatal(err)
-						}
-						v.add(level, st.BytesPerS())
+						p := brokers[level]
+						remove := freshTopic(b, p, "t")
+						st, err := load.RawProduce{Addr: p.addr, Topic: "t", Partitions: 1, Acks: 1, Batches: batches, Depth: depth}.Run(ctx, v.measure(b, p.cmd.Process.Pid, produceWindow()))
+						v.add(b, level, st, err)
 						remove()
 					}
 				}
@@ -130,6 +161,25 @@ func BenchmarkRawProduce(b *testing.B) {
 			})
 		}
 	}
+}
+
+func produceWindow() *load.Window {
+	return &load.Window{Warmup: time.Minute, WarmupBytes: produceBytes / 5, Measure: time.Minute, MeasureBytes: produceBytes * 4 / 5}
+}
+
+// bareProduce runs the bare receive→pwrite loop, into a new file.
+func bareProduce(b *testing.B, v *variants, dir string, batchBytes, depth int) {
+	b.Helper()
+	file := filepath.Join(dir, "bare")
+	defer os.Remove(file)
+	ctx := context.Background()
+	s, err := limits.StartServer(ctx, os.Args[0], limits.ServerConfig{Mode: limits.ModeWrite, File: file, FileBytes: 2 * produceBytes, FrameMax: batchBytes + 4096})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Stop()
+	st, err := load.Bare{Addr: s.Addr, Requests: limits.OpaqueRequests(batchBytes, 1), Depth: depth}.Run(ctx, v.measure(b, s.PID(), produceWindow()))
+	v.add(b, "bare", st, err)
 }
 
 // BenchmarkRawConsume holds warm fetches of 1 MiB against a bare request→sendfile loop.
@@ -151,23 +201,28 @@ func BenchmarkRawConsume(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	// The bare loop sends the very file that the sendfile broker sends.
+	file := filepath.Join(dir, "sendfile", "t-0", "00000000000000000000.log")
+	info, err := os.Stat(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	bare, err := limits.StartServer(ctx, os.Args[0], limits.ServerConfig{Mode: limits.ModeSendfile, File: file, FrameMax: 4096})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(bare.Stop)
 	for _, depth := range []int{1, 2} {
 		b.Run(fmt.Sprintf("inflight=%d", depth), func(b *testing.B) {
 			var v variants
 			for b.Loop() {
-				bare, err := limits.Loop{Binary: os.Args[0], Dir: dir, Mode: limits.ModeSendfile, FetchBytes: fetchBytes, Depth: depth,
-					FileBytes: logBytes, Warmup: 300 * time.Millisecond, Measure: time.Second}.Run(ctx)
-				if err != nil {
-					b.Fatal(err)
-				}
-				v.add("bare", bare.BytesPerS())
+				w := func() *load.Window { return &load.Window{Warmup: 300 * time.Millisecond, Measure: time.Second} }
+				st, err := load.Bare{Addr: bare.Addr, FetchBytes: fetchBytes, FileBytes: info.Size(), Depth: depth}.Run(ctx, v.measure(b, bare.PID(), w()))
+				v.add(b, "bare", st, err)
 				for _, how := range transfers {
-					w := &load.Window{Warmup: 300 * time.Millisecond, Measure: time.Second}
-					st, err := load.RawFetch{Addr: brokers[string(how)].addr, Topic: "t", Partitions: 1, FetchBytes: fetchBytes, Depth: depth, Loop: true, MaxWait: time.Second}.Run(ctx, w)
-					if err != nil {
-						b.Fatal(err)
-					}
-					v.add(string(how), st.BytesPerS())
+					p := brokers[string(how)]
+					st, err := load.RawFetch{Addr: p.addr, Topic: "t", Partitions: 1, FetchBytes: fetchBytes, Depth: depth, Loop: true, MaxWait: time.Second}.Run(ctx, v.measure(b, p.cmd.Process.Pid, w()))
+					v.add(b, string(how), st, err)
 				}
 			}
 			v.report(b, "bare")
