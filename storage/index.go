@@ -36,6 +36,10 @@ type index struct {
 	written int
 	tail    []byte // the entries behind those
 	dirty   bool   // the file changed since it was last made durable
+	// last is the file's last entry while lastOf == written: appends ask for it
+	// again and again when timestamps stand still, and get it without a read.
+	last   [timeEntrySize]byte
+	lastOf int
 }
 
 // indexBuf is what one search reads into.
@@ -69,7 +73,7 @@ func (x *index) load(fs vfs.FS) error {
 }
 
 func (x *index) close() error {
-	x.loaded, x.tail = false, nil
+	x.loaded, x.tail, x.lastOf = false, nil, 0
 	if x.file == nil {
 		return nil
 	}
@@ -130,6 +134,8 @@ func (x *index) writeOut(fs vfs.FS) (created bool, err error) {
 		return created, err
 	}
 	x.written += len(x.tail) / x.width
+	x.lastOf = x.written
+	copy(x.last[:], x.tail[len(x.tail)-x.width:])
 	x.tail = x.tail[:0]
 	x.dirty = true
 	return created, nil
@@ -141,7 +147,7 @@ func (x *index) truncate(n int) error {
 		x.tail = x.tail[:min(len(x.tail), (n-x.written)*x.width)]
 		return nil
 	}
-	x.tail, x.written, x.dirty = x.tail[:0], n, true
+	x.tail, x.written, x.dirty, x.lastOf = x.tail[:0], n, true, 0
 	return x.file.Truncate(int64(n * x.width))
 }
 
@@ -195,10 +201,11 @@ func (x *index) search(buf *indexBuf, field func([]byte) int64, target int64) (s
 // range [lo, hi) that is left for it.
 func (x *index) narrow(buf *indexBuf, field func([]byte) int64, target int64) (lo, hi int, err error) {
 	w, n := x.width, x.written
-	if err := x.read(buf[:w], n-1); err != nil {
+	e, err := x.entry(buf, n-1)
+	if err != nil {
 		return 0, 0, err
 	}
-	if last := field(buf[:w]); target >= last {
+	if last := field(e); target >= last {
 		return n - 1, n, nil
 	} else if target <= 0 || last <= 0 {
 		return 0, n, nil // the fields do not begin near 0: no guess
@@ -239,7 +246,17 @@ func (x *index) entry(buf *indexBuf, slot int) ([]byte, error) {
 	if slot >= x.written {
 		return x.tail[(slot-x.written)*x.width:][:x.width], nil
 	}
-	return buf[:x.width], x.read(buf[:x.width], slot)
+	if slot == x.written-1 && x.lastOf == x.written {
+		return x.last[:x.width], nil
+	}
+	if err := x.read(buf[:x.width], slot); err != nil {
+		return nil, err
+	}
+	if slot == x.written-1 {
+		x.lastOf = x.written
+		copy(x.last[:], buf[:x.width])
+	}
+	return buf[:x.width], nil
 }
 
 // read fills b with entries from slot on, all of which are in the file.

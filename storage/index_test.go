@@ -62,3 +62,28 @@ func TestAnIndexSearchFindsTheLastEntryAtMost(t *testing.T) {
 		}
 	}
 }
+
+// A producer that sends many batches within a millisecond must not cost a read of
+// the time index each.
+func TestAppendsOfOneTimestampReadNothing(t *testing.T) {
+	reads := 0
+	fs := vfs.WithHook(vfs.NewSim(nil), func(op vfs.Op) error {
+		if op.Kind == vfs.OpRead {
+			reads++
+		}
+		return nil
+	})
+	cfg := testConfig()
+	cfg.SegmentBytes, cfg.IndexIntervalBytes = 1<<20, 0 // an index entry for each batch
+	l, _ := testOpen(t, testDir(t, fs), cfg)
+	reads = 0
+	for range 3 * indexTailMax {
+		testAppend(t, l, batchSpec{timestamp: 5})
+	}
+	if reads > 1 {
+		t.Errorf("%d appends made %d reads", 3*indexTailMax, reads)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
