@@ -117,6 +117,9 @@ func decodeBody(h header, rest []byte) (body kmsg.Request, err error) {
 			return nil, err
 		}
 	}
+	if _, err := checkShape(h.key, h.version, rest); err != nil {
+		return nil, err
+	}
 	if err := body.ReadFrom(rest); err != nil {
 		return nil, fmt.Errorf("%w: %s v%d of %d bytes: %v", errFrameBody, kmsg.NameForKey(h.key), h.version, len(rest), err)
 	}
