@@ -82,3 +82,16 @@ func TestDefaultsAreKafkas(t *testing.T) {
 		t.Errorf("no such settings: %v", kafka)
 	}
 }
+
+// TestTheDocumentationNamesEverySetting: it is what an unknown setting's error points to.
+func TestTheDocumentationNamesEverySetting(t *testing.T) {
+	var out strings.Builder
+	if err := broker.WriteSettings(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range broker.Settings() {
+		if !strings.Contains("\n"+out.String(), "\n"+s.Name+" = ") || !strings.Contains(out.String(), s.Doc) {
+			t.Errorf("%s is not documented", s.Name)
+		}
+	}
+}

@@ -25,18 +25,22 @@ func brokerCommand() *cobra.Command {
 	var configFile string
 	var overrides []string
 	var grace time.Duration
+	var helpConfig bool
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "Run one broker: a cluster of one",
 		Long: `Run one broker, a cluster of one that keeps its metadata itself.
 
-Settings have Kafka's names; our design switches begin with "lab.". When it
-serves, it prints one line with the addresses it really has. The first SIGINT or
+Settings have Kafka's names; our design switches begin with "lab."; --help-config
+lists them all. When it serves, it prints one line with the addresses it really has. The first SIGINT or
 SIGTERM shuts it down gracefully, within --grace; a second one ends it at once.`,
 		Example: `  tidemark broker
   tidemark broker --config server.properties --set listeners=PLAINTEXT://127.0.0.1:0 --set lab.fetch.transfer=copy`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if helpConfig {
+				return broker.WriteSettings(cmd.OutOrStdout())
+			}
 			cfg, err := readConfig(configFile, overrides)
 			if err != nil {
 				return err
@@ -47,6 +51,7 @@ SIGTERM shuts it down gracefully, within --grace; a second one ends it at once.`
 	f := cmd.Flags()
 	f.StringVar(&configFile, "config", "", "server.properties to read")
 	f.StringArrayVar(&overrides, "set", nil, "key=value, over the file's; may be repeated")
+	f.BoolVar(&helpConfig, "help-config", false, "list all settings, and do nothing else")
 	f.DurationVar(&grace, "grace", 30*time.Second, "how long a graceful shutdown may take")
 	return cmd
 }
