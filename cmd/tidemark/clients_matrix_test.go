@@ -96,7 +96,7 @@ func TestEveryClientReadsWhatEveryClientWrote(t *testing.T) {
 					t.Run(topic, func(t *testing.T) {
 						t.Parallel()
 						createTopic(t, b, topic)
-						writeAndReadBack(t, b, dir, topic, writer, codec, clients, offsets == "logical")
+						writeAndReadBack(t, b, dir, topic, writer, codec, codec, clients, offsets == "logical")
 					})
 				}
 			}
@@ -104,13 +104,14 @@ func TestEveryClientReadsWhatEveryClientWrote(t *testing.T) {
 	}
 }
 
-// TestEveryEngineServesEveryClient lets each client write and all read under the
-// engines and caches that hold the data in the process.
+// TestEveryEngineServesEveryClient lets each client write gzip and all read under
+// the engines and caches that hold the data in the process, and where the broker compresses anew.
 func TestEveryEngineServesEveryClient(t *testing.T) {
 	clients := stockClients(t)
 	for _, settings := range [][]string{
 		{"lab.cache=process"}, {"lab.cache=direct"}, {"lab.cache=direct", "lab.offsets=byte"},
 		{"lab.storage.engine=btree"}, {"lab.storage.engine=btree", "lab.btree.key=message-id"},
+		{"lab.compression.path=recompress", "compression.type=zstd"},
 	} {
 		t.Run(strings.Join(settings, "+"), func(t *testing.T) {
 			dir := t.TempDir()
@@ -119,14 +120,18 @@ func TestEveryEngineServesEveryClient(t *testing.T) {
 				t.Run(writer.name, func(t *testing.T) {
 					t.Parallel()
 					createTopic(t, b, writer.name)
-					writeAndReadBack(t, b, dir, writer.name, writer, record.Zstd, clients, !slices.Contains(settings, "lab.offsets=byte"))
+					stored := record.Gzip
+					if slices.Contains(settings, "compression.type=zstd") {
+						stored = record.Zstd
+					}
+					writeAndReadBack(t, b, dir, writer.name, writer, record.Gzip, stored, clients, !slices.Contains(settings, "lab.offsets=byte"))
 				})
 			}
 		})
 	}
 }
 
-func writeAndReadBack(t *testing.T, b *brokerProcess, dir, topic string, writer namedClient, codec record.Codec, readers []namedClient, dense bool) {
+func writeAndReadBack(t *testing.T, b *brokerProcess, dir, topic string, writer namedClient, codec, stored record.Codec, readers []namedClient, dense bool) {
 	ctx := patient(t)
 	sent := someMessages(topic, 60)
 	for at := 0; at < len(sent); at += 20 { // several batches
@@ -136,8 +141,8 @@ func writeAndReadBack(t *testing.T, b *brokerProcess, dir, topic string, writer 
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, topic+"-0", "btree.db")); len(files) == 0 {
 		for _, h := range batchesOnDisk(t, dir, topic) {
-			if h.Codec() != codec {
-				t.Fatalf("the batch at offset %d is stored with codec %s: the client did not compress with %s", h.BaseOffset, h.Codec(), codec)
+			if h.Codec() != stored {
+				t.Fatalf("the batch at offset %d, sent with codec %s, is stored with %s and not %s", h.BaseOffset, codec, h.Codec(), stored)
 			}
 		}
 	}
