@@ -1,0 +1,159 @@
+package storage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"testing"
+
+	"github.com/tidemark-log/tidemark/storage/vfs"
+)
+
+// The tests of this file are the shortest form of what the simulator found: each
+// a few steps and then a power cut, under many seeds.
+
+// afterPowerCuts cuts the power of copies of disk and opens the log on each.
+func afterPowerCuts(t *testing.T, disk *vfs.Sim, cfg LogConfig, check func(t *testing.T, l *segmentLog)) {
+	t.Helper()
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			c := disk.Clone()
+			c.Crash(rand.New(rand.NewPCG(seed, 1)))
+			l, _ := testOpen(t, testDir(t, c), cfg)
+			check(t, l)
+		})
+	}
+}
+
+func fill(t *testing.T, l *segmentLog, batches int, spec batchSpec) {
+	t.Helper()
+	for range batches {
+		testAppend(t, l, spec)
+		if spec.producer != 0 {
+			spec.sequence += int32(max(spec.records, 1))
+		}
+	}
+}
+
+func TestALogDirectoryIsThereAfterAPowerCut(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		disk := vfs.NewSim(nil)
+		if again { // a crash came between the making of the directory and the sync of its name
+			if err := disk.MkdirAll("data"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cfg := testConfig()
+		l, _ := testOpen(t, testDir(t, disk), cfg)
+		fill(t, l, 3, batchSpec{valueSize: 100})
+		testFlush(t, l)
+		afterPowerCuts(t, disk, cfg, func(t *testing.T, l *segmentLog) {
+			if l.LogEndOffset() != 3 {
+				t.Errorf("log end offset %d of 3", l.LogEndOffset())
+			}
+		})
+	}
+}
+
+func TestTheFirstFlushAfterAKillSyncsNamesMadeBefore(t *testing.T) {
+	disk, cfg := vfs.NewSim(nil), testConfig()
+	l, _ := testOpen(t, testDir(t, disk), cfg)
+	fill(t, l, 3, batchSpec{valueSize: 1000})
+	testFlush(t, l)
+	if err := l.dir.Checkpoint(nil); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, l, 1, batchSpec{valueSize: 1000}) // rolls
+	if len(l.segments) != 2 {
+		t.Fatalf("%d segments", len(l.segments))
+	}
+	l.BeginFlush() // makes the index files, and is cut short
+	disk.Kill()
+	l, _ = testOpen(t, testDir(t, disk), cfg)
+	testFlush(t, l)
+	afterPowerCuts(t, disk, cfg, func(t *testing.T, l *segmentLog) {
+		if l.LogEndOffset() != 4 {
+			t.Errorf("log end offset %d of 4, all flushed", l.LogEndOffset())
+		}
+	})
+}
+
+func TestARetainedLogNeverEndsWhereItHasBeenBefore(t *testing.T) {
+	disk, cfg := vfs.NewSim(nil), testConfig()
+	cfg.RetentionMs = 0
+	l, _ := testOpen(t, testDir(t, disk), cfg)
+	fill(t, l, 12, batchSpec{valueSize: 1000, timestamp: 1})
+	testFlush(t, l)
+	if gone, err := l.Retain(1_000_000, l.LogEndOffset()); err != nil || len(gone) == 0 || l.LogStartOffset() != 12 {
+		t.Fatalf("%v, %v, log start %d", gone, err, l.LogStartOffset())
+	}
+	afterPowerCuts(t, disk, cfg, func(t *testing.T, l *segmentLog) {
+		if l.LogStartOffset() != 12 || l.LogEndOffset() != 12 {
+			t.Errorf("log [%d, %d), want [12, 12)", l.LogStartOffset(), l.LogEndOffset())
+		}
+	})
+}
+
+func TestProducersAreKnownAfterRetentionAndAPowerCut(t *testing.T) {
+	for _, emptied := range []bool{false, true} {
+		disk, cfg := vfs.NewSim(nil), testConfig()
+		cfg.RetentionBytes = 6000
+		l, _ := testOpen(t, testDir(t, disk), cfg)
+		fill(t, l, 1, batchSpec{producer: 7, timestamp: 1})
+		fill(t, l, 12, batchSpec{valueSize: 1000, timestamp: 1})
+		testFlush(t, l)
+		if emptied { // as a power cut may leave snapshots that were not durable yet
+			disk.Kill()
+			for _, o := range l.snapshots.offsets {
+				f, err := disk.Open(path.Join(l.path, offsetName(o, snapshotSuffix)), vfs.ReadWrite|vfs.Truncate)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = f.Close()
+			}
+			l, _ = testOpen(t, testDir(t, disk), cfg)
+		}
+		if gone, err := l.Retain(1_000_000, l.LogEndOffset()); err != nil || len(gone) == 0 {
+			t.Fatal(gone, err)
+		}
+		afterPowerCuts(t, disk, cfg, func(t *testing.T, l *segmentLog) {
+			if _, err := l.Append(batchSpec{producer: 7, sequence: 1}.build(), AppendArgs{Now: 1000}); err != nil {
+				t.Errorf("snapshots emptied %v: the producer's next batch: %v", emptied, err)
+			}
+		})
+	}
+}
+
+func TestATimeIndexThatAPowerCutZeroedIsMadeAnewUnderByteOffsets(t *testing.T) {
+	disk, cfg := vfs.NewSim(nil), testConfig()
+	cfg.Offsets = OffsetsByte
+	l, _ := testOpen(t, testDir(t, disk), cfg)
+	for i := range 3 {
+		fill(t, l, 1, batchSpec{valueSize: 500, timestamp: int64(i)})
+	}
+	if err := l.dir.Close(true); err != nil { // leaves a snapshot from which the next recovery begins
+		t.Fatal(err)
+	}
+	l, _ = testOpen(t, testDir(t, disk), cfg)
+	fill(t, l, 1, batchSpec{valueSize: 500, timestamp: 3})
+	testFlush(t, l)
+	end := l.LogEndOffset()
+	if err := l.dir.Checkpoint(nil); err != nil {
+		t.Fatal(err)
+	}
+	disk.Kill()
+	f, err := disk.Open(path.Join(l.path, offsetName(0, timeIndexSuffix)), vfs.Create|vfs.Truncate)
+	if err == nil {
+		_, err = f.WriteAt(make([]byte, timeEntrySize), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _ = testOpen(t, testDir(t, disk), cfg)
+	if l.LogEndOffset() != end || len(readAll(t, l, 0, 1<<20)) != 4 {
+		t.Errorf("log end offset %d of %d", l.LogEndOffset(), end)
+	}
+	if _, ts, _, ok, err := l.OffsetForTimestamp(2); err != nil || !ok || ts != 2 {
+		t.Errorf("offset for a timestamp: %d, %v, %v", ts, ok, err)
+	}
+}
