@@ -98,6 +98,7 @@ func (b *Broker) newFetch(conn ConnID, req *kmsg.FetchRequest, reply Reply) (*fe
 	cfg := b.cfg.Load()
 	op := &fetchOp{b: b, conn: conn, version: req.Version, minBytes: int64(req.MinBytes), reply: reply}
 	op.maxBytes = min(max(int(req.MaxBytes), 0), cfg.FetchMaxBytes)
+	op.minBytes = min(op.minBytes, int64(op.maxBytes)) // more never comes, as Kafka sees it too
 	if req.SessionID != 0 {
 		return op, codeFetchSessionIDNotFound
 	}

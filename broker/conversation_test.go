@@ -42,6 +42,7 @@ func TestPlantedFaultsAreSeen(t *testing.T) {
 		{"ShareEarlierSync", "acks_after_sync", broker.Faults{ShareEarlierSync: true}},
 		{"TrustFailedSync", "failed_sync", broker.Faults{TrustFailedSync: true}},
 		{"AckResendEarly", "duplicate_waits_for_sync", broker.Faults{AckResendEarly: true}},
+		{"AckResendEarly", "duplicate_waits_for_recovered_tail", broker.Faults{AckResendEarly: true}},
 		{"ServeUnflushed", "visibility_flushed", broker.Faults{ServeUnflushed: true}},
 		{"UnpinRegions", "regions_pin_their_bytes", broker.Faults{UnpinRegions: true}},
 	} {
@@ -193,13 +194,20 @@ func (c *conversation) doStart(d *datadriven.TestData) {
 	}
 	c.lives++
 	c.env = brokertest.New(vfs.WithHook(c.sim, hook), c.lives)
+	c.env.HoldSyncs = d.HasArg("hold-syncs")
 	c.broker = broker.New(c.env, cfg)
+	ready := false
 	c.broker.Start(func(err error) {
 		if err != nil {
 			fmt.Fprintf(&c.out, "start: %v\n", err)
 		}
+		ready = true
 	})
 	c.env.Run()
+	// What the start itself waits for is let through; what it leaves to do is held.
+	for c.env.HoldSyncs && !ready {
+		c.env.FinishSync(nil)
+	}
 }
 
 func conn(t *testing.T, d *datadriven.TestData) broker.ConnID {

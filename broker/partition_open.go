@@ -89,6 +89,7 @@ func (p *partition) openFailed(err error) {
 func (p *partition) flushRecovered() {
 	p.step(func(fx *effects) {
 		if p.usable() == nil && p.log.FlushedOffset() < p.log.LogEndOffset() {
+			p.sync.recovered = p.log.LogEndOffset()
 			p.flushLocked(fx)
 		}
 	})

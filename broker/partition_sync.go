@@ -18,6 +18,7 @@ type syncState struct {
 	timer     func() bool  // stops the timer of log.flush.interval.ms; nil: none runs
 	waiters   []syncWaiter // bounded by the requests in flight
 	idle      func()       // to be called when no sync is in flight
+	recovered int64        // what opening found behind the recovery point ends here, until its sync is over; else 0
 }
 
 type syncWaiter struct {
@@ -42,9 +43,10 @@ func (s *syncState) wait(upTo int64, done func(error)) {
 	s.waiters[i] = syncWaiter{upTo, done}
 }
 
-// awaits reports whether an append that ended at upTo waits for its sync.
+// awaits reports whether an append that ended at upTo waits for its sync. One of the
+// life before may have: nobody knows, and so its resend does.
 func (s *syncState) awaits(upTo int64) bool {
-	return slices.ContainsFunc(s.waiters, func(w syncWaiter) bool { return w.upTo == upTo })
+	return upTo <= s.recovered || slices.ContainsFunc(s.waiters, func(w syncWaiter) bool { return w.upTo == upTo })
 }
 
 // take removes the waiters up to flushed and gives them their answer.
@@ -129,6 +131,9 @@ func (p *partition) endSync(fx *effects, f *storage.Flush, bytes int64, err erro
 // earlier: FlushedOffset moves in EndFlush, after the sync succeeded.
 func (p *partition) flushed(fx *effects, bytes int64) {
 	upTo := p.log.FlushedOffset()
+	if upTo >= p.sync.recovered {
+		p.sync.recovered = 0
+	}
 	if p.cfg.Load().Visibility == VisibleFlushed {
 		p.advanceVisible(fx, upTo, bytes)
 	}
