@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 
@@ -71,6 +73,9 @@ func (l *segmentLog) Read(offset, limit int64, maxBytes int) (Region, error) {
 			offset = next
 			continue
 		}
+		if err := l.checkFirst(s, pos, offset); err != nil {
+			return Region{}, err
+		}
 		to, toOffset, err := l.regionEnd(i, pos, limit, max(maxBytes, 1))
 		if err != nil || to == pos {
 			return Region{}, err
@@ -78,6 +83,23 @@ func (l *segmentLog) Read(offset, limit int64, maxBytes int) (Region, error) {
 		l.found.put(toOffset, to, s)
 		return l.region(s, pos, int(to-pos))
 	}
+}
+
+// checkFirst reads the header of the first batch of an answer. Without it a
+// consumer that is sent what is no batch would ask for it again, for ever.
+func (l *segmentLog) checkFirst(s *segment, pos, offset int64) error {
+	w := l.walk(s, s.size)
+	defer w.done()
+	w.big = true
+	h, err := w.header(pos)
+	if damaged, ok := errors.AsType[*CorruptionError](err); ok {
+		damaged.Offset = offset
+		return damaged
+	}
+	if err == nil && h.LastOffset() < offset {
+		return s.corrupt(pos, offset, fmt.Sprintf("the batch here ends at offset %d", h.LastOffset()))
+	}
+	return err
 }
 
 // region pins and describes [pos, pos+n) of a segment.
