@@ -296,6 +296,9 @@ func (l *segmentLog) walkProducers(i int, from, now int64) error {
 		return nil
 	}
 	pos, err := l.position(i, max(from, s.base))
+	if isDamage(err) {
+		return nil // reported by recovery; who wrote behind it is not known
+	}
 	if err != nil {
 		return err
 	}
@@ -303,6 +306,9 @@ func (l *segmentLog) walkProducers(i int, from, now int64) error {
 	defer w.done()
 	for pos < s.size {
 		h, err := w.header(pos)
+		if isDamage(err) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

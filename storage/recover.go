@@ -304,7 +304,7 @@ func (l *segmentLog) recover(recoveryPoint int64, epochsKnown bool, rep *Recover
 			return err
 		}
 		s.closing = i+1 < len(l.segments)
-		next, whole, err := l.recoverSegment(i, from, expected, rep)
+		next, whole, err := l.recoverSegment(i, from, expected, recoveryPoint, rep)
 		if err != nil {
 			return err
 		}
@@ -333,6 +333,7 @@ func (l *segmentLog) dropFrom(i int, end, recoveryPoint int64, rep *RecoveryRepo
 	l.end.Store(end)
 	l.flushed.Store(min(recoveryPoint, end))
 	if recoveryPoint > end {
+		rep.Damage = append(rep.Damage, *s.corrupt(s.size, end, fmt.Sprintf("the log ends here, though everything below offset %d was flushed", recoveryPoint)))
 		// The checkpoint would call durable what is yet to be written there.
 		l.checkpointed.Store(end)
 		if err := l.dir.lowerRecoveryPoint(l.path, end); err != nil {

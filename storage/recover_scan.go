@@ -11,7 +11,11 @@ import (
 // recoverSegment scans segment i from the batch boundary at pos, which has offset
 // expected, and cuts it at the first thing that is not the batch expected next.
 // whole says that the next segment may follow.
-func (l *segmentLog) recoverSegment(i int, pos, expected int64, rep *RecoveryReport) (next int64, whole bool, err error) {
+//
+// Below the recovery point nothing is cut: what lies there was durable, so the
+// medium has lost it, and a cut would lose what stands behind it, too. The damage is
+// reported, a read of it is an error, and the scan goes on at the next valid batch.
+func (l *segmentLog) recoverSegment(i int, pos, expected, recoveryPoint int64, rep *RecoveryReport) (next int64, whole bool, err error) {
 	s := l.segments[i]
 	size, nextBase := s.size, int64(-1)
 	if i+1 < len(l.segments) {
@@ -38,6 +42,18 @@ func (l *segmentLog) recoverSegment(i int, pos, expected int64, rep *RecoveryRep
 		}
 		if err != nil {
 			return 0, false, err
+		}
+		if reason != "" && expected < recoveryPoint {
+			t, err := l.lookBehind(s, size, expected)
+			if err != nil {
+				return 0, false, err
+			}
+			if t.found && t.header.BaseOffset <= recoveryPoint {
+				rep.Damage = append(rep.Damage, *s.corrupt(s.size, expected, t.say(reason)))
+				s.size, expected, reason = t.pos, t.header.BaseOffset, ""
+				s.sinceIndex = l.cfg.IndexIntervalBytes + 1 // an entry here leads past the damage
+				continue
+			}
 		}
 		if reason != "" {
 			break
@@ -94,44 +110,71 @@ func (l *segmentLog) follows(s *segment, h record.Header, expected int64) (reaso
 // tail made to look full of headers must not make opening take for ever.
 const searchBudget = 4
 
+// tail is what lies behind the last valid batch of a segment.
+type tail struct {
+	written int64 // where the last byte is that is not zero
+	found   bool  // a valid batch follows
+	pos     int64 // where, and which
+	header  record.Header
+}
+
+func (t tail) say(reason string) string {
+	return fmt.Sprintf("%s; a valid batch with offset %d follows at byte %d", reason, t.header.BaseOffset, t.pos)
+}
+
 // judgeTail looks at what lies behind the last valid batch, [s.size, size): zeros
 // were never written, and anything else was torn, unless valid batches follow:
 // then the middle is damaged, which is reported.
 func (l *segmentLog) judgeTail(s *segment, size, expected int64, reason string, rep *RecoveryReport) error {
+	t, err := l.lookBehind(s, size, expected)
+	if err != nil {
+		return err
+	}
+	rep.TruncatedBytes += t.written - s.size
+	if t.found {
+		rep.Damage = append(rep.Damage, *s.corrupt(s.size, expected, t.say(reason)))
+	}
+	return nil
+}
+
+// lookBehind looks for a valid batch in (s.size, size), and where the zeros begin.
+func (l *segmentLog) lookBehind(s *segment, size, expected int64) (t tail, err error) {
 	buf := walkBufs.Get().(*walkBuf)
 	defer walkBufs.Put(buf)
 	budget := searchBudget * (size - s.size)
-	found, lastByte := false, s.size // behind the last byte that is not zero
+	t.written = s.size
 	for at := s.size; at < size; at += walkChunk - record.HeaderSize {
 		n := int(min(walkChunk, size-at))
 		if err := readFull(s.log, buf[:n], at); err != nil {
-			return err
+			return t, err
 		}
-		if t := bytes.TrimRight(buf[:n], "\x00"); len(t) > 0 {
-			lastByte = at + int64(len(t))
+		if b := bytes.TrimRight(buf[:n], "\x00"); len(b) > 0 {
+			t.written = at + int64(len(b))
 		}
-		for k := 0; !found && k+record.HeaderSize <= n && k < walkChunk-record.HeaderSize && budget > 0; k++ {
+		for k := 0; !t.found && k+record.HeaderSize <= n && k < walkChunk-record.HeaderSize && budget > 0; k++ {
 			pos := at + int64(k)
 			if buf[k+16] != 2 || pos == s.size {
 				continue
 			}
 			h := record.ReadHeader(buf[k:])
-			if h.BatchLength < record.HeaderSize-record.LengthPrefix || int64(h.Size()) > size-pos || h.BaseOffset < expected || h.LastOffsetDelta < 0 {
+			if h.BatchLength < record.HeaderSize-record.LengthPrefix || int64(h.Size()) > size-pos || !l.mayStand(s, h, pos, expected) {
 				continue
 			}
 			budget -= int64(h.Size())
-			if !l.holds(s, pos, h) {
-				continue
+			if l.holds(s, pos, h) {
+				t.found, t.pos, t.header = true, pos, h
 			}
-			found = true
-			reason = fmt.Sprintf("%s; a valid batch with offset %d follows at byte %d", reason, h.BaseOffset, pos)
 		}
 	}
-	rep.TruncatedBytes += lastByte - s.size
-	if found {
-		rep.Damage = append(rep.Damage, *s.corrupt(s.size, expected, reason))
+	return t, nil
+}
+
+// mayStand is true when a batch with these offsets could lie at pos.
+func (l *segmentLog) mayStand(s *segment, h record.Header, pos, expected int64) bool {
+	if l.cfg.Offsets == OffsetsByte && h.BaseOffset != s.base+pos {
+		return false
 	}
-	return nil
+	return h.BaseOffset >= expected && h.LastOffsetDelta >= 0 && h.BaseOffset-s.base <= segmentBytesMax
 }
 
 // checkSealed looks at where a segment below the recovery point ends. One that
