@@ -80,7 +80,9 @@ func (l *segmentLog) Read(offset, limit int64, maxBytes int) (Region, error) {
 		if err != nil || to == pos {
 			return Region{}, err
 		}
-		l.found.put(toOffset, to, s)
+		if toOffset >= 0 {
+			l.found.put(toOffset, to, s)
+		}
 		return l.region(s, pos, int(to-pos))
 	}
 }
@@ -196,12 +198,21 @@ func (l *segmentLog) leadsTo(s *segment, pos, last int64) (bool, error) {
 	return ok && h.LastOffset() == last, err
 }
 
-// scanTo walks from pos to the first batch whose last offset is >= offset.
+// scanTo walks from pos to the first batch whose last offset is >= offset. It
+// steps over damage, but not where the offset may lie in it: that is an error.
 func (l *segmentLog) scanTo(s *segment, pos, offset int64) (int64, record.Header, error) {
 	w := l.walk(s, s.size)
 	defer w.done()
 	for pos < s.size {
 		h, err := w.header(pos)
+		if isDamage(err) {
+			t, lookErr := l.lookBehind(s, pos, s.size, s.base)
+			if lookErr != nil || !t.found || t.header.BaseOffset > offset {
+				return pos, h, errors.Join(err, lookErr)
+			}
+			pos = t.pos
+			continue
+		}
 		if err != nil || h.LastOffset() >= offset {
 			return pos, h, err
 		}
@@ -244,6 +255,9 @@ func (l *segmentLog) walkEnd(s *segment, pos, from, stop int64, maxBytes int) (t
 	defer w.done()
 	for at := from; ; {
 		h, err := w.header(at)
+		if isDamage(err) && at > pos {
+			return at, -1, nil // what is good before the damage
+		}
 		if err != nil {
 			return 0, 0, err
 		}

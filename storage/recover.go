@@ -227,7 +227,7 @@ func (l *segmentLog) openCleanly() error {
 		case l.cfg.Offsets == OffsetsByte:
 			// A batch that ends with the file will do, its CRC unseen: this is a clean opening.
 			at, h, err := l.lookBack(s, s.size-1, false)
-			if err != nil || at+int64(h.Size()) != s.size {
+			if err != nil || at+int64(h.Size()) != s.size || h.NextOffset() != s.base+s.size {
 				return s.corrupt(at, s.base+at, "the file does not end with a batch")
 			}
 			end = s.base + s.size

@@ -44,7 +44,7 @@ func (l *segmentLog) recoverSegment(i int, pos, expected, recoveryPoint int64, r
 			return 0, false, err
 		}
 		if reason != "" && expected < recoveryPoint {
-			t, err := l.lookBehind(s, size, expected)
+			t, err := l.lookBehind(s, s.size, size, expected)
 			if err != nil {
 				return 0, false, err
 			}
@@ -88,8 +88,8 @@ func (l *segmentLog) follows(s *segment, h record.Header, expected int64) (reaso
 	switch {
 	case h.BaseOffset < expected:
 		return fmt.Sprintf("base offset %d, expected %d", h.BaseOffset, expected), nil
-	case l.cfg.Offsets == OffsetsByte && h.BaseOffset != expected:
-		return fmt.Sprintf("base offset %d is not its position, %d", h.BaseOffset, expected), nil
+	case l.cfg.Offsets == OffsetsByte && (h.BaseOffset != s.base+s.size || h.NextOffset() != h.BaseOffset+int64(h.Size())):
+		return fmt.Sprintf("offsets %d to %d are not its bytes' positions, from %d on", h.BaseOffset, h.LastOffset(), s.base+s.size), nil
 	case h.LastOffset()-s.base > segmentBytesMax:
 		return fmt.Sprintf("last offset %d is beyond what segment %d can hold", h.LastOffset(), s.base), nil
 	case h.PartitionLeaderEpoch >= 0 && h.PartitionLeaderEpoch < l.epochs.latest():
@@ -126,7 +126,7 @@ func (t tail) say(reason string) string {
 // were never written, and anything else was torn, unless valid batches follow:
 // then the middle is damaged, which is reported.
 func (l *segmentLog) judgeTail(s *segment, size, expected int64, reason string, rep *RecoveryReport) error {
-	t, err := l.lookBehind(s, size, expected)
+	t, err := l.lookBehind(s, s.size, size, expected)
 	if err != nil {
 		return err
 	}
@@ -137,13 +137,13 @@ func (l *segmentLog) judgeTail(s *segment, size, expected int64, reason string, 
 	return nil
 }
 
-// lookBehind looks for a valid batch in (s.size, size), and where the zeros begin.
-func (l *segmentLog) lookBehind(s *segment, size, expected int64) (t tail, err error) {
+// lookBehind looks for a valid batch in (from, size), and where the zeros begin.
+func (l *segmentLog) lookBehind(s *segment, from, size, expected int64) (t tail, err error) {
 	buf := walkBufs.Get().(*walkBuf)
 	defer walkBufs.Put(buf)
-	budget := searchBudget * (size - s.size)
-	t.written = s.size
-	for at := s.size; at < size; at += walkChunk - record.HeaderSize {
+	budget := searchBudget * (size - from)
+	t.written = from
+	for at := from; at < size; at += walkChunk - record.HeaderSize {
 		n := int(min(walkChunk, size-at))
 		if err := readFull(s.log, buf[:n], at); err != nil {
 			return t, err
@@ -153,7 +153,7 @@ func (l *segmentLog) lookBehind(s *segment, size, expected int64) (t tail, err e
 		}
 		for k := 0; !t.found && k+record.HeaderSize <= n && k < walkChunk-record.HeaderSize && budget > 0; k++ {
 			pos := at + int64(k)
-			if buf[k+16] != 2 || pos == s.size {
+			if buf[k+16] != 2 || pos == from {
 				continue
 			}
 			h := record.ReadHeader(buf[k:])
@@ -171,7 +171,7 @@ func (l *segmentLog) lookBehind(s *segment, size, expected int64) (t tail, err e
 
 // mayStand is true when a batch with these offsets could lie at pos.
 func (l *segmentLog) mayStand(s *segment, h record.Header, pos, expected int64) bool {
-	if l.cfg.Offsets == OffsetsByte && h.BaseOffset != s.base+pos {
+	if l.cfg.Offsets == OffsetsByte && (h.BaseOffset != s.base+pos || h.NextOffset() != h.BaseOffset+int64(h.Size())) {
 		return false
 	}
 	return h.BaseOffset >= expected && h.LastOffsetDelta >= 0 && h.BaseOffset-s.base <= segmentBytesMax

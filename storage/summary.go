@@ -32,11 +32,15 @@ func (l *segmentLog) summarize(s *segment) error {
 		s.summed = true
 		return nil
 	}
+	// Damage is for recovery to report and for reads to meet; it does not keep the
+	// log from taking appends.
 	h, err := l.headerAt(s, 0)
-	if err != nil {
+	switch {
+	case err == nil:
+		s.firstTimestamp = h.MaxTimestamp
+	case !isDamage(err):
 		return err
 	}
-	s.firstTimestamp = h.MaxTimestamp
 	buf := indexBufs.Get().(*indexBuf)
 	defer indexBufs.Put(buf)
 	from := int64(0)
@@ -75,6 +79,9 @@ func (l *segmentLog) summarize(s *segment) error {
 	defer w.done()
 	for pos := from; pos < s.size; {
 		h, err := w.header(pos)
+		if isDamage(err) {
+			break
+		}
 		if err != nil {
 			s.summed = false
 			return err
@@ -103,6 +110,9 @@ func (l *segmentLog) rebuildIndexes(s *segment) error {
 	defer w.done()
 	for pos := int64(0); pos < s.size; {
 		h, err := w.header(pos)
+		if isDamage(err) {
+			break
+		}
 		if err != nil {
 			return err
 		}
