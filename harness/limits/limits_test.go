@@ -70,7 +70,7 @@ func TestTheReadLoopsSendTheChunkAskedFor(t *testing.T) {
 
 func sendsTheChunk(t *testing.T, mode Mode) {
 	file := filepath.Join(t.TempDir(), "f")
-	if err := writeFile(file, 1<<20); err != nil {
+	if err := writeFile(file, 1<<20, 10_000); err != nil {
 		t.Fatal(err)
 	}
 	addr := serve(t, ServerConfig{Mode: mode, File: file})

@@ -56,11 +56,14 @@ type Loop struct {
 	// FetchBytes is the chunk (sendfile, copy, memory).
 	FetchBytes int
 	FileBytes  int64 // of the file written or read
-	Depth      int
-	Overwrite  bool
-	SyncBytes  int64
-	Warmup     time.Duration
-	Measure    time.Duration
+	// FillBytes is the size of the writes that lay out a file to read; 0: 1 MiB. It decides how
+	// large the page cache's folios are, which may matter to sendfile.
+	FillBytes int
+	Depth     int
+	Overwrite bool
+	SyncBytes int64
+	Warmup    time.Duration
+	Measure   time.Duration
 	// MaxBytes bounds what is sent, warmup included, so that a write loop stays inside its file; 0: no bound.
 	MaxBytes int64
 }
@@ -87,7 +90,7 @@ func (l Loop) Run(ctx context.Context) (LoopStats, error) {
 		defer os.Remove(c.File)
 	}
 	if l.FetchBytes > 0 {
-		if err := writeFile(c.File, l.FileBytes); err != nil {
+		if err := writeFile(c.File, l.FileBytes, l.FillBytes); err != nil {
 			return LoopStats{}, err
 		}
 	}
@@ -114,14 +117,17 @@ func (l Loop) Run(ctx context.Context) (LoopStats, error) {
 	return LoopStats{Stats: st, ServerCPU: to.CPU - from.CPU}, err
 }
 
-// writeFile makes a file of n bytes that are in the page cache.
-func writeFile(name string, n int64) error {
+// writeFile makes a file of n bytes that are in the page cache, by writes of fill bytes.
+func writeFile(name string, n int64, fill int) error {
 	f, err := os.Create(name)
 	if err != nil {
 		return fmt.Errorf("limits: %w", err)
 	}
 	defer f.Close()
-	chunk := load.Payload(load.NewRand(1, 1), 1<<20, 8)
+	if fill == 0 {
+		fill = 1 << 20
+	}
+	chunk := load.Payload(load.NewRand(1, 1), fill, 8)
 	for off := int64(0); off < n; off += int64(len(chunk)) {
 		if _, err := f.WriteAt(chunk[:min(int64(len(chunk)), n-off)], off); err != nil {
 			return fmt.Errorf("limits: write %s: %w", name, err)

@@ -155,8 +155,12 @@ func loopMode(broker map[string]string) limits.Mode {
 func addFetchLimit(ctx context.Context, c *Cell, r *Result) error {
 	p := &c.Workload
 	c.Progress("measuring the machine's limit")
+	one, err := p.spec(c.Seed).Prepare(1)
+	if err != nil {
+		return err
+	}
 	st, err := limits.Loop{
-		Binary: c.Binary, Dir: c.Dir, Mode: loopMode(c.Broker), FetchBytes: p.FetchBytes, Depth: p.Inflight,
+		Binary: c.Binary, Dir: c.Dir, Mode: loopMode(c.Broker), FillBytes: len(one[0].Bytes), FetchBytes: p.FetchBytes, Depth: p.Inflight,
 		FileBytes: max(p.DataBytes, int64(p.FetchBytes)), Warmup: p.Warmup, Measure: p.Measure,
 	}.Run(ctx)
 	if err != nil {
