@@ -126,9 +126,12 @@ func (p *partition) appendStep(fx *effects, batch []byte, records int64, acks in
 	}
 	// Where an ack promises durability, a resend of a batch whose first sync is
 	// still under way has to wait for it like the first send: its connection may
-	// have broken and come back in the meantime.
-	if a.Duplicate && acks != 0 && p.sync.awaits(a.LastOffset+1) {
-		waits = true
+	// have broken and come back in the meantime. So has one of a batch that a kill
+	// left in the page cache: nothing waits for its sync in this incarnation.
+	if a.Duplicate && acks != 0 {
+		again := cfg.Log.FlushMessages == 1 && a.LastOffset >= p.log.FlushedOffset()
+		flushNow = flushNow || again
+		waits = waits || again || p.sync.awaits(a.LastOffset+1)
 	}
 	faults := &cfg.Faults
 	if faults.AckBeforeSync || faults.AckResendEarly && a.Duplicate {

@@ -34,7 +34,7 @@ func TestSeedsAreClean(t *testing.T) {
 // foundByTheSimulator are seeds that once showed a fault of the storage layer or
 // of the broker. The draws may change, and with them what a seed does: what each
 // found has a test of its own where it was fixed.
-var foundByTheSimulator = []uint64{3, 4, 13, 15, 42, 55, 104, 144, 176, 190, 702, 816, 1570, 1586}
+var foundByTheSimulator = []uint64{3, 4, 13, 15, 42, 55, 104, 144, 176, 190, 702, 816, 1294, 1570, 1586, 5834, 6501}
 
 func TestSeedsThatFoundFaultsOnceAreClean(t *testing.T) {
 	for _, seed := range foundByTheSimulator {

@@ -157,3 +157,28 @@ func TestATimeIndexThatAPowerCutZeroedIsMadeAnewUnderByteOffsets(t *testing.T) {
 		t.Errorf("offset for a timestamp: %d, %v, %v", ts, ok, err)
 	}
 }
+
+func TestAFailedRemovalDuringRecoveryIsAnError(t *testing.T) {
+	disk, cfg := vfs.NewSim(nil), testConfig()
+	l, _ := testOpen(t, testDir(t, disk), cfg)
+	fill(t, l, 12, batchSpec{valueSize: 1000})
+	disk.Kill()
+	if !disk.Rot(l.segments[0].path(), 200, 1) { // so that the later segments do not follow, and go
+		t.Fatal("nothing to damage")
+	}
+	for n := int64(2); ; n++ { // the first is of the clean shutdown's mark
+		c := disk.Clone()
+		nth := vfs.FailNth(n, nil, vfs.OpRemove)
+		d := testDir(t, vfs.WithHook(c, nth.Hook))
+		_, _, err := d.Open("orders", [16]byte{1, 2, 3}, 0, cfg, 1000)
+		if !nth.Met() {
+			if err != nil || n < 6 {
+				t.Fatalf("%d removals, %v", n-1, err)
+			}
+			return
+		}
+		if err == nil {
+			t.Errorf("removal %d failed, and the log opened", n)
+		}
+	}
+}

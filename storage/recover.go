@@ -318,16 +318,20 @@ func (l *segmentLog) recover(recoveryPoint int64, epochsKnown bool, rep *Recover
 
 // dropFrom ends recovery: the log ends at offset end, and segments from i on cannot follow it.
 func (l *segmentLog) dropFrom(i int, end, recoveryPoint int64, rep *RecoveryReport) error {
-	for _, s := range l.segments[i:] {
+	gone := l.segments[i:]
+	l.segments = slices.Clip(l.segments[:i])
+	for k, s := range gone {
 		if s.size > 0 {
 			rep.TruncatedBytes += s.size
 			rep.Damage = append(rep.Damage, *s.corrupt(0, end, fmt.Sprintf("segment does not follow the batches before it, which end at offset %d: removed", end)))
 		}
 		if err := l.removeSegment(s); err != nil {
+			for _, rest := range gone[k+1:] {
+				rest.unpin()
+			}
 			return err
 		}
 	}
-	l.segments = slices.Clip(l.segments[:i])
 	s := l.active()
 	s.closing, s.sealed = false, false
 	l.end.Store(end)
