@@ -163,12 +163,18 @@ func (c *conversation) do(t *testing.T, d *datadriven.TestData) {
 	case "fail-writes":
 		var in string
 		d.ScanArgs(t, "in", &in)
+		failure := fmt.Errorf("no space: %w", vfs.ErrNoSpace)
+		if d.HasArg("too-many-open") {
+			failure = fmt.Errorf("reopen: %w", vfs.ErrTooManyOpen)
+		}
 		c.fault = func(op vfs.Op) error {
 			if op.Kind == vfs.OpWrite && strings.Contains(op.Name, in) {
-				return fmt.Errorf("no space: %w", vfs.ErrNoSpace)
+				return failure
 			}
 			return nil
 		}
+	case "mend":
+		c.fault = nil
 	default:
 		d.Fatalf(t, "unknown command %s", d.Cmd)
 	}

@@ -106,6 +106,9 @@ func (p *partition) appendStep(fx *effects, batch []byte, records int64, acks in
 			fx.dirFailed = err
 			return a, false, storage.ErrStorage
 		}
+		if codeOf(err) == codeStorageError {
+			p.reportRead("an append", err) // nothing was written, and the next may succeed
+		}
 		return a, false, err
 	}
 	cfg := p.cfg.Load()
@@ -149,7 +152,7 @@ func (p *partition) appendStep(fx *effects, batch []byte, records int64, acks in
 // reportInterval keeps clients that read a damaged place again and again from filling the log.
 const reportInterval = time.Minute
 
-// reportRead tells of a read that failed, once an interval. Called under the lock.
+// reportRead tells of a read that failed, or of an append that wrote nothing, once an interval. Called under the lock.
 func (p *partition) reportRead(what string, err error) {
 	if p.readReported {
 		return

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage"
+	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
 // timers are what runs at intervals. Their lock is held while they run, so that
@@ -141,7 +142,9 @@ func (b *Broker) checkpoint() {
 		if d.isOffline() {
 			continue
 		}
-		if err := d.store.Checkpoint(marks[d]); err != nil {
+		if err := d.store.Checkpoint(marks[d]); errors.Is(err, vfs.ErrTooManyOpen) {
+			b.report(env.Warn, "no checkpoint of %s this time: %v", d.path, err)
+		} else if err != nil {
 			b.failDir(d, err)
 		}
 	}

@@ -1,9 +1,11 @@
 package storage
 
 import (
+	"errors"
 	"math"
 
 	"github.com/tidemark-log/tidemark/storage/record"
+	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
 // Append writes batches with one write call for each segment that they go to. It
@@ -97,7 +99,9 @@ func (l *segmentLog) write(batches []byte, a AppendArgs) error {
 	if err := l.open(s); err != nil {
 		return err // nothing was written: too many open files, say, is no reason to go offline
 	}
-	if _, err := s.log.WriteAt(batches, s.size); err != nil {
+	if _, err := s.log.WriteAt(batches, s.size); errors.Is(err, vfs.ErrTooManyOpen) {
+		return err // the same, of a descriptor that the cache had closed
+	} else if err != nil {
 		return l.fail("append", s.path(), s.size, err)
 	}
 	for rest := batches; len(rest) > 0; {

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"path"
 	"slices"
+
+	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
 // loadCheckpoints reads the three offset checkpoints. A damaged one costs what it
@@ -174,7 +176,9 @@ func (d *Dir) writeOffsets(file string, offsets map[topicPartition]int64) error 
 	}
 	if err := replaceFileDurably(d.fs, d.file(file), []byte(content)); err != nil {
 		err = &WriteError{Op: "checkpoint", File: d.file(file), Err: err}
-		d.Fail(err)
+		if !errors.Is(err, vfs.ErrTooManyOpen) { // then the old one stands, and the next attempt writes it
+			d.Fail(err)
+		}
 		return err
 	}
 	d.written[file] = content

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"strings"
 	"syscall"
@@ -48,7 +49,13 @@ func Open(cfg broker.Config, log *slog.Logger) (*Live, error) {
 		l.listeners = append(l.listeners, admin)
 		l.AdminAddr = admin.Addr().String()
 	}
-	disk := vfs.WithDescriptorCache(vfs.NewReal("", l.Counters), openFilesMax())
+	files, connections := shareDescriptors(openFilesLimit(), cfg.ConnectionsMax)
+	if connections < cfg.ConnectionsMax {
+		log.Warn("fewer connections than max.connections are served: the process may not open more files; raise its limit (ulimit -n)",
+			"max.connections", cfg.ConnectionsMax, "served", connections, "open files", openFilesLimit())
+		cfg.ConnectionsMax = connections
+	}
+	disk := vfs.WithDescriptorCache(vfs.NewReal("", l.Counters), files)
 	l.Broker = broker.New(real.New(disk, log), cfg)
 	var err error
 	if l.Server, err = New(l.Broker, optionsOf(cfg, l.Counters, log)); err != nil {
@@ -73,15 +80,31 @@ func Open(cfg broker.Config, log *slog.Logger) (*Live, error) {
 	return l, nil
 }
 
-// openFilesMax is how many log files are kept open: half of what the process may
-// open, the other half being for connections.
-func openFilesMax() int {
-	const most, least = 1 << 16, 64
+// Descriptors of a process: half are for log files, some for what is neither (locks,
+// the metadata journal, checkpoints, directories being synced, the admin
+// listener), and the rest for connections. Were connections to take them all, no
+// segment could be opened, and no append would be possible.
+const (
+	openFilesLeast    = 64
+	openFilesMost     = 1 << 16
+	descriptorsBeside = 64
+)
+
+// shareDescriptors says how many log files are kept open and how many connections
+// are served, where the process may open limit files and max.connections says wanted.
+func shareDescriptors(limit uint64, wanted int) (files, connections int) {
+	all := int(min(limit, math.MaxInt32))
+	files = max(openFilesLeast, min(all/2, openFilesMost))
+	return files, max(1, min(wanted, all-files-descriptorsBeside))
+}
+
+// openFilesLimit is how many files the process may open.
+func openFilesLimit() uint64 {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return least
+		return 2 * openFilesLeast
 	}
-	return int(max(least, min(limit.Cur/2, most)))
+	return limit.Cur
 }
 
 func optionsOf(cfg broker.Config, counters *syscount.Counters, log *slog.Logger) Options {

@@ -127,3 +127,22 @@ func TestAllocationsDoNotGrowWithTheRecordsOfARequest(t *testing.T) {
 		})
 	}
 }
+
+func TestConnectionsLeaveDescriptorsForFiles(t *testing.T) {
+	for _, c := range []struct {
+		limit              uint64
+		wanted             int
+		files, connections int
+	}{
+		{1 << 20, 10_000, 1 << 16, 10_000},
+		{1024, 10_000, 512, 448},
+		{1024, 100, 512, 100},
+		{256, 10_000, 128, 64},
+		{64, 10_000, 64, 1}, // too few for anything, and no reason to fail
+		{1<<64 - 1, 10_000, 1 << 16, 10_000},
+	} {
+		if files, connections := shareDescriptors(c.limit, c.wanted); files != c.files || connections != c.connections {
+			t.Errorf("of %d: %d files and %d connections, want %d and %d", c.limit, files, connections, c.files, c.connections)
+		}
+	}
+}

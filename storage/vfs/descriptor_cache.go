@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	iofs "io/fs"
@@ -16,11 +17,13 @@ import (
 // there already is opened at its first use, and may be closed and reopened at
 // any time between two uses.
 //
-// A descriptor with writes since its last successful Sync is never closed: if
-// writing them back failed meanwhile, the error would go to nobody, and a sync
-// of a new descriptor would call lost bytes durable. So what the bound counts
-// can pass it: by the files in use, by those with unsynced writes, and by those
-// removed while open.
+// A descriptor with writes since its last successful Sync is not closed before
+// another one: if writing them back failed meanwhile, the error would go to
+// nobody, and a sync of a new descriptor would call lost bytes durable. Where
+// only such are left to close, one is synced first; should that fail, the file
+// keeps its descriptor, and every later Sync and write of it the error. So what the
+// bound counts can pass it only by the files in use, those that could not be
+// synced, and those removed while open.
 //
 // A file is reopened by name, so all renames and removals of files open through
 // the cache must go through it as well.
@@ -55,6 +58,10 @@ func (c *DescriptorCache) Open(name string, mode Mode) (File, error) {
 	}
 	if mode&(Create|Truncate|Direct) != 0 { // Direct: whether the file system can is known only now
 		inner, err := c.fs.Open(name, mode)
+		if errors.Is(err, ErrTooManyOpen) {
+			c.giveBack()
+			inner, err = c.fs.Open(name, mode)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -72,12 +79,11 @@ func (c *DescriptorCache) Open(name string, mode Mode) (File, error) {
 	return &cachedFDFile{f}, nil
 }
 
-// looksMax bounds the work of one admit when most open files cannot be closed;
-// the next admit goes on where this one stopped.
+// looksMax bounds the work of one shrink when most open files cannot be closed;
+// the next one goes on where this one stopped.
 const looksMax = 128
 
-// admit counts f among the open and closes others while there are too many: the
-// clock algorithm, in which the first look at a file forgets its last use.
+// admit counts f among the open and closes others while there are too many.
 func (c *DescriptorCache) admit(f *cachedFile) {
 	f.mu.Lock()
 	closed := f.closed // by another goroutine since f was opened
@@ -86,15 +92,29 @@ func (c *DescriptorCache) admit(f *cachedFile) {
 		return
 	}
 	c.open = append(c.open, f)
-	for looks := min(2*len(c.open), looksMax); looks > 0 && len(c.open) > c.openMax; looks-- {
-		c.hand %= len(c.open)
-		if g := c.open[c.hand]; g != f && g.evict() {
-			c.open = slices.Delete(c.open, c.hand, c.hand+1)
-		} else {
-			c.hand++
+	c.shrink(c.openMax, f)
+}
+
+// shrink closes files, but not keep, while more than most are open: the clock
+// algorithm, in which the first look at a file forgets its last use. c.mu is held.
+func (c *DescriptorCache) shrink(most int, keep *cachedFile) {
+	for _, evict := range []func(*cachedFile) bool{(*cachedFile).evict, (*cachedFile).syncAndEvict} {
+		for looks := min(2*len(c.open), looksMax); looks > 0 && len(c.open) > most; looks-- {
+			c.hand %= len(c.open)
+			if g := c.open[c.hand]; g != keep && evict(g) {
+				c.open = slices.Delete(c.open, c.hand, c.hand+1)
+			} else {
+				c.hand++
+			}
 		}
 	}
 }
+
+// giveBackMax is how many files are closed when the process may open no more.
+const giveBackMax = 8
+
+// giveBack closes some files, since somebody else has taken all other descriptors. c.mu is held.
+func (c *DescriptorCache) giveBack() { c.shrink(max(0, len(c.open)-giveBackMax), nil) }
 
 // forget takes a closed file out of the books. c.mu is held.
 func (c *DescriptorCache) forget(f *cachedFile) {
@@ -200,7 +220,16 @@ func (c *DescriptorCache) List(dir string) ([]string, error) { return c.fs.List(
 func (c *DescriptorCache) Stat(name string) (Info, error) { return c.fs.Stat(name) }
 
 // SyncDir is FS's.
-func (c *DescriptorCache) SyncDir(dir string) error { return c.fs.SyncDir(dir) }
+func (c *DescriptorCache) SyncDir(dir string) error {
+	err := c.fs.SyncDir(dir)
+	if errors.Is(err, ErrTooManyOpen) { // it takes a descriptor, too
+		c.mu.Lock()
+		c.giveBack()
+		c.mu.Unlock()
+		err = c.fs.SyncDir(dir)
+	}
+	return err
+}
 
 // Lock is FS's; a lock keeps its descriptor and is not counted.
 func (c *DescriptorCache) Lock(name string) (io.Closer, error) { return c.fs.Lock(name) }
@@ -218,37 +247,46 @@ type cachedFile struct {
 	recent   bool   // used since the clock last looked
 	writes   int64  // done so far
 	dirty    bool   // some of them came after the last successful sync began
+	failed   error  // of the sync that was to let the descriptor go: what was written may be lost
 	detached bool   // the name is another file's by now: the descriptor stays
 	closed   bool
 }
 
 // acquire gives f a descriptor and keeps it until release. locked says that c.mu is held.
 func (f *cachedFile) acquire(locked bool) error {
-	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
-		return &iofs.PathError{Op: "use", Path: f.opened, Err: iofs.ErrClosed}
+	fresh, err := f.hold()
+	if !locked && (fresh || errors.Is(err, ErrTooManyOpen)) {
+		// Without f.mu, which shrink may want of another file that is as far as we are.
+		f.c.mu.Lock()
+		defer f.c.mu.Unlock()
 	}
-	fresh := f.inner == nil
-	if fresh {
-		inner, err := f.c.fs.Open(f.name, f.mode)
-		if err != nil {
-			f.mu.Unlock()
-			return fmt.Errorf("reopen: %w", err)
+	if errors.Is(err, ErrTooManyOpen) {
+		f.c.giveBack()
+		fresh, err = f.hold()
+	}
+	if err == nil && fresh {
+		f.c.admit(f)
+	}
+	return err
+}
+
+// hold counts a user of f and opens it where it is not; fresh says so.
+func (f *cachedFile) hold() (fresh bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false, &iofs.PathError{Op: "use", Path: f.opened, Err: iofs.ErrClosed}
+	}
+	if f.inner == nil {
+		if f.inner, err = f.c.fs.Open(f.name, f.mode); err != nil {
+			f.inner = nil
+			return false, fmt.Errorf("reopen: %w", err)
 		}
-		f.inner = inner
+		fresh = true
 	}
 	f.users++
 	f.recent = true
-	f.mu.Unlock()
-	if fresh { // without f.mu, which admit may want of another file that is as far as we are
-		if !locked {
-			f.c.mu.Lock()
-			defer f.c.mu.Unlock()
-		}
-		f.c.admit(f)
-	}
-	return nil
+	return fresh, nil
 }
 
 func (f *cachedFile) release(wrote bool) {
@@ -274,6 +312,31 @@ func (f *cachedFile) evict() bool {
 	return true
 }
 
+// syncAndEvict closes the descriptor of a file with unsynced writes if it may be. c.mu is held.
+func (f *cachedFile) syncAndEvict() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.users > 0 || f.detached || f.inner == nil || f.failed != nil {
+		return false
+	}
+	if f.dirty {
+		if f.failed = f.inner.Sync(); f.failed != nil {
+			return false
+		}
+		f.dirty = false
+	}
+	_ = f.inner.Close()
+	f.inner = nil
+	return true
+}
+
+// failure is what a sync on nobody's behalf met.
+func (f *cachedFile) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
+}
+
 func (f *cachedFile) Name() string { return f.opened }
 
 func (f *cachedFile) ReadAt(b []byte, off int64) (int, error) {
@@ -289,6 +352,9 @@ func (f *cachedFile) WriteAt(b []byte, off int64) (int, error) {
 		return 0, err
 	}
 	defer f.release(true)
+	if err := f.failure(); err != nil {
+		return 0, err
+	}
 	return f.inner.WriteAt(b, off)
 }
 
@@ -326,8 +392,12 @@ func (f *cachedFile) BeginSync() (finish func() error) {
 		return func() error { return err }
 	}
 	f.mu.Lock()
-	writes := f.writes
+	writes, failed := f.writes, f.failed
 	f.mu.Unlock()
+	if failed != nil {
+		f.release(false)
+		return func() error { return failed }
+	}
 	inner := f.inner.Sync
 	if b, ok := f.inner.(BeginSyncer); ok {
 		inner = b.BeginSync()

@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	iofs "io/fs"
 	"sync"
 	"testing"
 
@@ -58,26 +59,87 @@ func TestCleanDescriptorsStayWithinTheBound(t *testing.T) {
 	}
 }
 
-func TestADescriptorWithUnsyncedWritesIsNotClosed(t *testing.T) {
-	under := NewReal(t.TempDir(), nil)
-	c := WithDescriptorCache(under, 2)
+func TestADescriptorWithUnsyncedWritesIsSyncedBeforeItIsClosed(t *testing.T) {
+	synced := map[string]bool{}
+	c := WithDescriptorCache(WithHook(NewSim(nil), func(op Op) error {
+		if op.Kind == OpSync {
+			synced[op.Name] = true
+		}
+		return nil
+	}), 2)
 	var files []File
 	for i := range 5 {
 		f := open(t, c, fmt.Sprint(i), Create)
 		put(t, f, "x", 0)
 		files = append(files, f)
 	}
-	if n := c.descriptors(); n != 5 {
-		t.Errorf("%d open of 5 with unsynced writes", n)
+	if n := c.descriptors(); n > 2 {
+		t.Errorf("%d open, 2 are allowed", n)
+	}
+	for i, f := range files {
+		cached := f.(*cachedFile)
+		if cached.inner == nil && (cached.dirty || !synced[fmt.Sprint(i)]) {
+			t.Errorf("file %d was closed with unsynced writes", i)
+		}
+		put(t, f, "y", 1)
+		var b [2]byte
+		if _, err := f.ReadAt(b[:], 0); err != nil || string(b[:]) != "xy" {
+			t.Errorf("file %d: %q, %v", i, b, err)
+		}
 	}
 	for _, f := range files {
-		syncAll(t, f)
+		closeAll(t, f)
 	}
+}
+
+// The sync that lets a descriptor go is asked for by nobody: its failure is told to
+// whoever writes or syncs the file next, for good, since the kernel tells it once.
+func TestAFailedSyncBeforeClosingIsToldLater(t *testing.T) {
+	failing := FailNth(1, nil, OpSync)
+	c := WithDescriptorCache(WithHook(NewSim(nil), failing.Hook), 1)
+	f := open(t, c, "a", Create)
+	put(t, f, "1", 0)
+	g := open(t, c, "b", Create) // a has to go, and cannot
+	put(t, g, "1", 0)
 	for range 2 {
-		files = append(files, open(t, c, fmt.Sprint(len(files)), Create))
+		if err := f.Sync(); !errors.Is(err, ErrInjected) {
+			t.Errorf("sync: %v", err)
+		}
+		if _, err := f.WriteAt([]byte("2"), 1); !errors.Is(err, ErrInjected) {
+			t.Errorf("write: %v", err)
+		}
 	}
-	if n := c.descriptors(); n > 2 {
-		t.Errorf("%d open after all were synced", n)
+	if f.(*cachedFile).inner == nil {
+		t.Error("closed")
+	}
+	closeAll(t, f, g)
+}
+
+// Connections, say, can take all descriptors that the process has.
+func TestWhereNoDescriptorIsLeftTheCacheGivesSomeBack(t *testing.T) {
+	under, free := NewReal(t.TempDir(), nil), 3
+	c := WithDescriptorCache(under, 100)
+	c.fs = WithHook(under, func(op Op) error {
+		if open := len(c.open); (op.Kind == OpOpen || op.Kind == OpSyncDir) && open >= free {
+			return &iofs.PathError{Op: "open", Path: op.Name, Err: ErrTooManyOpen}
+		}
+		return nil
+	})
+	var files []File
+	for i := range 6 {
+		f := open(t, c, fmt.Sprint(i), Create)
+		put(t, f, fmt.Sprint(i), 0)
+		files = append(files, f)
+	}
+	if err := c.SyncDir("."); err != nil {
+		t.Error(err)
+	}
+	for i, f := range files {
+		var b [1]byte
+		if _, err := f.ReadAt(b[:], 0); err != nil || string(b[:]) != fmt.Sprint(i) {
+			t.Errorf("file %d: %q, %v", i, b, err)
+		}
+		syncAll(t, f)
 	}
 	for _, f := range files {
 		closeAll(t, f)

@@ -374,13 +374,15 @@ func retryEINTR(f func() error) error {
 }
 
 // pathError adds what was done to which file, and makes a full disk and a spent
-// quota match ErrNoSpace. A nil err gives nil.
+// quota match ErrNoSpace, and a lack of descriptors ErrTooManyOpen. A nil err gives nil.
 func pathError(op, name string, err error) error {
 	switch err {
 	case nil:
 		return nil
 	case unix.ENOSPC, unix.EDQUOT:
 		err = fmt.Errorf("%w (%w)", ErrNoSpace, err)
+	case unix.EMFILE, unix.ENFILE:
+		err = fmt.Errorf("%w (%w)", ErrTooManyOpen, err)
 	}
 	return &iofs.PathError{Op: op, Path: name, Err: err}
 }

@@ -20,6 +20,8 @@ var (
 	ErrLocked = errors.New("locked by another process")
 	// ErrNoSpace: the disk is full. A real file system's ENOSPC and EDQUOT match it under errors.Is.
 	ErrNoSpace = errors.New("no space left on device")
+	// ErrTooManyOpen: the process, or the machine, may open no more files; nothing was done. EMFILE and ENFILE match it.
+	ErrTooManyOpen = errors.New("too many open files")
 	// ErrUnsupported: this file system cannot do that (preallocation, direct I/O).
 	ErrUnsupported = errors.New("not supported by this file system")
 	// ErrInjected marks every fault that a test or the simulator put in, so that a
