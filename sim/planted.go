@@ -15,7 +15,6 @@ import (
 // value plants nothing.
 type planted struct {
 	w      *World
-	name   string
 	doc    string
 	change func(*config)                    // before anything happens
 	wrapFS func(*World, vfs.FS) vfs.FS      // between the broker and its disk

@@ -261,7 +261,8 @@ func TestTheSameSeedLeavesTheSameDisk(t *testing.T) {
 		}
 		return out
 	}
-	if dump(1) != dump(1) {
+	first, again := dump(1), dump(1)
+	if first != again {
 		t.Error("same seed, another disk")
 	}
 	if dump(1) == dump(2) {
