@@ -31,9 +31,10 @@ var plants = map[string]planted{
 		doc: "a failed sync counts as done, and the broker goes on",
 		change: func(c *config) {
 			durable(c)
-			c.ioErrors = true
+			c.syncMax = 100 * time.Millisecond
 			c.broker.Faults.TrustFailedSync = true
 		},
+		onOp: failSyncThenPower,
 	},
 	"resend-acked-early": {
 		doc: "a resend is acknowledged although the sync of its first send is under way",
@@ -136,6 +137,16 @@ var plants = map[string]planted{
 		change: durable,
 		wrap:   func(i *incarnation) env.Env { return syncNeverEnds{i} },
 	},
+}
+
+// failSyncThenPower fails one sync of a log in twenty, and soon after the power.
+func failSyncThenPower(i *incarnation, op vfs.Op) error {
+	if op.Kind != vfs.OpSyncEnd || !strings.HasSuffix(op.Name, ".log") || !i.open || i.w.healed || !i.w.chance(20) {
+		return nil
+	}
+	i.injected = true
+	i.w.after(i, 3*time.Millisecond, func() { i.w.crash(true) })
+	return fmt.Errorf("%w: %s", vfs.ErrInjected, op)
 }
 
 // durable makes acks promise durability, and power fail.
