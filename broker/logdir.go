@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/tidemark-log/tidemark/broker/env"
@@ -19,6 +20,11 @@ type logDir struct {
 
 // isOffline is true from the failed write or sync on, which the store notes itself.
 func (d *logDir) isOffline() bool { return d.failed.Load() || d.store.Offline() != nil }
+
+// allOffline is true when no log directory takes new partitions.
+func (b *Broker) allOffline() bool {
+	return !slices.ContainsFunc(b.dirs, func(d *logDir) bool { return !d.isOffline() })
+}
 
 // failDir takes a log directory offline after a failed write or sync. Nothing of
 // it is acknowledged after this: what waits for its syncs is answered with an

@@ -70,6 +70,9 @@ func (b *Broker) createTopics(specs []topicSpec, done func([]topicResult)) {
 
 func (r *topicResult) fail(code int16, why string) { r.code, r.why = code, why }
 
+// errAllOffline: the topic could be noted, but its partitions could not be used.
+const errAllOffline = "all log directories are offline: see the broker's log, and restart it"
+
 func errMetadata(err error) string { return "the metadata could not be written: " + err.Error() }
 
 // checkSpec says why the topic cannot be, or makes it, still without partitions.
@@ -94,6 +97,10 @@ func (b *Broker) checkSpec(m *metadata, spec *topicSpec, partitions int, r *topi
 	}
 	if partitions+int(spec.partitions) > int(cfg.MaxPartitions) {
 		r.fail(codeInvalidPartitions, fmt.Sprintf("the broker has %d partitions and may have lab.partitions.max=%d", partitions, cfg.MaxPartitions))
+		return
+	}
+	if b.allOffline() {
+		r.fail(codeStorageError, errAllOffline)
 		return
 	}
 	topicCfg, err := cfg.withTopic(spec.overrides)
@@ -215,6 +222,9 @@ func (b *Broker) growTopic(name string, count int32, dryRun bool, done func(topi
 			r.fail(codeInvalidPartitions, fmt.Sprintf("%d partitions: at most lab.topic.partitions.max=%d are allowed", count, limit))
 		case b.meta.Load().partitions()+int(count)-len(t.partitions) > int(b.cfg.Load().MaxPartitions):
 			r.fail(codeInvalidPartitions, fmt.Sprintf("the broker may have lab.partitions.max=%d partitions", b.cfg.Load().MaxPartitions))
+		}
+		if r.code == codeNone && b.allOffline() {
+			r.fail(codeStorageError, errAllOffline)
 		}
 		if r.code != codeNone || dryRun {
 			end()

@@ -80,10 +80,10 @@ func Open(cfg broker.Config, log *slog.Logger) (*Live, error) {
 	return l, nil
 }
 
-// Descriptors of a process: half are for log files, some for what is neither (locks,
-// the metadata journal, checkpoints, directories being synced, the admin
-// listener), and the rest for connections. Were connections to take them all, no
-// segment could be opened, and no append would be possible.
+// Descriptors of a process: half are for log files, or a quarter where connections
+// want the rest; some for what is neither (locks, the metadata journal,
+// checkpoints, directories being synced, the admin listener). Were connections to
+// take them all, no segment could be opened, and no append would be possible.
 const (
 	openFilesLeast    = 64
 	openFilesMost     = 1 << 16
@@ -94,7 +94,8 @@ const (
 // are served, where the process may open limit files and max.connections says wanted.
 func shareDescriptors(limit uint64, wanted int) (files, connections int) {
 	all := int(min(limit, math.MaxInt32))
-	files = max(openFilesLeast, min(all/2, openFilesMost))
+	files = max(all-wanted-descriptorsBeside, all/4, openFilesLeast)
+	files = min(files, max(all/2, openFilesLeast), openFilesMost)
 	return files, max(1, min(wanted, all-files-descriptorsBeside))
 }
 
