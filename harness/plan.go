@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemark-log/tidemark/broker"
 	"github.com/tidemark-log/tidemark/experiments"
+	"github.com/tidemark-log/tidemark/harness/sut"
 	"github.com/tidemark-log/tidemark/harness/workload"
 )
 
@@ -67,6 +68,9 @@ func cellParams(spec *experiments.Spec, c experiments.Cell) (workload.Params, er
 func checkSettings(spec *experiments.Spec, c experiments.Cell) error {
 	var overrides []string
 	for _, key := range slices.Sorted(maps.Keys(c.Settings)) {
+		if slices.Contains(sut.OwnSettings, key) {
+			return fmt.Errorf("%s.toml: cell %s: %s is set by the harness, anew for each cell; take it out of the experiment", spec.Name, c.Name(), key)
+		}
 		overrides = append(overrides, key+"="+c.Settings[key])
 	}
 	if _, err := broker.ParseConfig(nil, overrides); err != nil {

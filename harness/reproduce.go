@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +25,9 @@ var ErrFailures = errors.New("failed cells or checks")
 // among those returned. It gives the page's path.
 func RunAll(ctx context.Context, specs []*experiments.Spec, o Options) (page string, err error) {
 	started := o.Now()
+	if err := os.MkdirAll(o.Root, 0o755); err != nil {
+		return "", fmt.Errorf("directory for results: %w; choose another with --out", err)
+	}
 	var dirs []string
 	var errs []error
 	for _, spec := range specs {
@@ -32,8 +36,10 @@ func RunAll(ctx context.Context, specs []*experiments.Spec, o Options) (page str
 			return "", errors.Join(append(errs, err)...)
 		}
 		if err != nil {
-			fmt.Fprintf(o.Log, "%s: %v\n", spec.Name, err)
-			errs = append(errs, fmt.Errorf("%s: %w", spec.Name, err))
+			err = fmt.Errorf("%s: %w", spec.Name, err)
+			if errs = append(errs, err); len(specs) > 1 { // else the caller says it, with nothing between
+				fmt.Fprintln(o.Log, err)
+			}
 			continue
 		}
 		dirs = append(dirs, out.Dir)

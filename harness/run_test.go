@@ -382,6 +382,7 @@ func TestMistakesAreFoundBeforeAnythingRuns(t *testing.T) {
 		"test.toml:11: metric \"records/min\" is given by none":                                   {`ratio(records/s`, `ratio(records/min`},
 		"test.toml:15: metric \"records/hour\" is given by none":                                  {`metric = "records/s"`, `metric = "records/hour"`},
 		"test.toml: cell acks=0/batch_records=1: --set: unknown setting log.flush.intervall.ms=1": {`workload =`, "cluster = { settings = { \"log.flush.intervall.ms\" = 1 } }\nworkload ="},
+		"test.toml: cell acks=0/batch_records=1: log.dirs is set by the harness":                  {`workload =`, "cluster = { settings = { \"log.dirs\" = \"data\" } }\nworkload ="},
 		"test.toml:4: brokers = 3":                                                                {`workload =`, "cluster = { brokers = 3 }\nworkload ="},
 	} {
 		o := testOptions(t)

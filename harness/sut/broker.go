@@ -30,6 +30,10 @@ type Broker struct {
 	Admin string // host:port of the admin listener
 }
 
+// OwnSettings are those that Start gives every broker: a data directory that no
+// other uses, and free ports.
+var OwnSettings = []string{"listeners", "lab.admin.listener", "log.dirs", "log.dir"}
+
 // stopGrace is how long a clean shutdown may take.
 const stopGrace = 30 * time.Second
 
