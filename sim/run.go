@@ -9,15 +9,15 @@ import (
 
 // Result is how a run ended.
 type Result struct {
-	Seed      uint64
-	Hash      uint64 // of the trace: equal in every run of the seed
-	Violation string // "": none
-	Config    string
-	Tail      []string // the last events in words, when something was violated
-	Events    int64
-	Lives     int // of the broker
-	Virtual   time.Duration
-	Probes    map[string]int64
+	Seed      uint64           `json:"seed"`
+	Hash      uint64           `json:"hash"`      // of the trace: equal in every run of the seed
+	Violation string           `json:"violation"` // "": none
+	Config    string           `json:"config"`
+	Tail      []string         `json:"tail"` // the last events in words, when something was violated
+	Events    int64            `json:"events"`
+	Lives     int              `json:"lives"` // of the broker
+	Virtual   time.Duration    `json:"virtual_ns"`
+	Probes    map[string]int64 `json:"probes"`
 }
 
 // Options of a run.
@@ -64,12 +64,13 @@ type Sweep struct {
 
 // Summary is what a sweep found.
 type Summary struct {
-	Runs, Twice int
-	Events      int64
-	Lives       int
-	Virtual     time.Duration
-	Violations  []Result
-	Probes      map[string]int64
+	Runs       int              `json:"runs"`
+	Twice      int              `json:"twice"`
+	Events     int64            `json:"events"`
+	Lives      int              `json:"lives"`
+	Virtual    time.Duration    `json:"virtual_ns"`
+	Violations []Result         `json:"violations"`
+	Probes     map[string]int64 `json:"probes"`
 }
 
 // Size is how many seeds the sweep runs.
