@@ -46,7 +46,7 @@ func (f *Figure) yRange() (low, high float64) {
 		if high <= 0 {
 			high = 1
 		}
-		step := niceStep(high / 5)
+		step := f.yStep(high, 5)
 		room := 1.03
 		if f.Kind == Bars {
 			room = 1.10 // for the numbers above the bars
@@ -83,13 +83,17 @@ func logCeil(v float64) float64 {
 	return 10 * decade
 }
 
-// niceStep gives the distance of a linear axis' ticks.
-func niceStep(v float64) float64 { return logCeil(v) }
+// yStep gives the distance of a linear axis' ticks, about n of which reach high.
+// It is round in the multiple that the labels are written in: 50 MiB, not 47.7.
+func (f *Figure) yStep(high, n float64) float64 {
+	m := f.Y.Unit.multiple(high)
+	return logCeil(high/n/m.factor) * m.factor
+}
 
 func (f *Figure) yTicks(low, high float64) []plot.Tick {
 	var ticks []plot.Tick
 	if !f.Y.Log {
-		step := niceStep(high / 6)
+		step := f.yStep(high, 6)
 		m := f.Y.Unit.multiple(high)
 		for i := 0; float64(i)*step <= high*(1+1e-9); i++ {
 			v := float64(i) * step
