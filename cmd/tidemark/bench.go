@@ -87,10 +87,11 @@ func (b *bench) run(cmd *cobra.Command) error {
 	for _, w := range r.Warnings {
 		fmt.Fprintln(os.Stderr, "warning:", w)
 	}
-	if b.asJSON {
-		return printJSON(r.Metrics)
+	if !b.asJSON {
+		printMetrics(os.Stdout, r.Metrics)
+	} else if err := printJSON(r.Metrics); err != nil {
+		return err
 	}
-	printMetrics(os.Stdout, r.Metrics)
 	var failed []string
 	for name, why := range r.Checks {
 		if why != "" {
@@ -201,6 +202,9 @@ broker does, and are driven by the same driver at the same depth.
 
 Exit status 0 only when every interval lies on the right side of its target.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkMeasuring(c.Repeats, c.Measure); err != nil {
+				return err
+			}
 			dir, cleanup, err := scratchDir(c.Dir)
 			if err != nil {
 				return err

@@ -29,6 +29,9 @@ own, as the broker does, over loopback TCP; the client is the raw load driver.
 Needs about 2 GB of space below --dir while it runs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkMeasuring(s.Repeats, s.Measure); err != nil {
+				return err
+			}
 			dir, cleanup, err := scratchDir(s.Dir)
 			if err != nil {
 				return err
@@ -82,6 +85,17 @@ func limitsServerCommand() *cobra.Command {
 	f.BoolVar(&c.Overwrite, "overwrite", false, "")
 	f.Int64Var(&c.SyncBytes, "sync-bytes", 0, "")
 	return cmd
+}
+
+// checkMeasuring refuses what would measure nothing.
+func checkMeasuring(repeats int, measure time.Duration) error {
+	switch {
+	case repeats < 1:
+		return fmt.Errorf("--repeats %d: want at least 1", repeats)
+	case measure <= 0:
+		return fmt.Errorf("--measure %v: want a time longer than 0", measure)
+	}
+	return nil
 }
 
 // scratchDir makes a directory of our own below dir and says how to remove it.

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -17,6 +18,20 @@ import (
 var commands []func() *cobra.Command
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := rootCommand().ExecuteContext(ctx)
+	if err == nil {
+		return
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) { // wherever it was, that is no fault of the place
+		err = errors.New("interrupted")
+	}
+	fmt.Fprintln(os.Stderr, "tidemark:", err)
+	os.Exit(1)
+}
+
+func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tidemark",
 		Short:         "A testbed for the distributed log",
@@ -26,10 +41,38 @@ func main() {
 	for _, c := range commands {
 		root.AddCommand(c())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "tidemark:", err)
-		os.Exit(1)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+	})
+	for _, c := range root.Commands() {
+		explainArgs(c)
+	}
+	return root
+}
+
+// explainArgs makes c, and what is below it, say how it is used when its
+// arguments are wrong. Cobra answers an unknown word after a command that has
+// only subcommands with the help text and success; here it is an error.
+func explainArgs(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		explainArgs(sub)
+	}
+	check := c.Args
+	if c.HasSubCommands() && !c.Runnable() {
+		check = cobra.NoArgs
+		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
+	if check == nil {
+		return
+	}
+	c.Args = func(c *cobra.Command, args []string) error {
+		err := check(c, args)
+		if err == nil {
+			return nil
+		}
+		if c.HasSubCommands() {
+			return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+		}
+		return fmt.Errorf("%w; usage: %s", err, c.UseLine())
 	}
 }

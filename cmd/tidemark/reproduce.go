@@ -63,10 +63,12 @@ func (f *runFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.resume, "resume", false, "go on with the newest run of each experiment; what was sampled is kept")
 	c.Flags().StringVar(&f.out, "out", "", `directory for results (default "results", for --quick "results/quick")`)
 	c.Flags().StringVar(&f.scratch, "scratch", "", "directory on the file system to be measured (default: inside the run's directory)")
-	c.MarkFlagsMutuallyExclusive("quick", "full")
 }
 
 func (f *runFlags) options() (harness.Options, error) {
+	if f.quick && f.full {
+		return harness.Options{}, errors.New("--quick and --full: choose one")
+	}
 	binary, err := os.Executable()
 	if err != nil {
 		return harness.Options{}, fmt.Errorf("the broker runs this same program, which cannot be found: %w", err)

@@ -74,6 +74,7 @@ func simRunCommand() *cobra.Command {
 				writeViolation(out, r, plant)
 				return fmt.Errorf("seed %d violates what the broker promises", seed)
 			}
+			fmt.Fprintln(out, "no violation")
 			return nil
 		},
 	}
@@ -121,7 +122,10 @@ func simSweepCommand() *cobra.Command {
 			case n > 0:
 				return fmt.Errorf("%d of %d seeds violate what the broker promises, the first is %d", n, sum.Runs, sum.Violations[0].Seed)
 			}
-			return cmd.Context().Err()
+			if cmd.Context().Err() != nil {
+				return fmt.Errorf("stopped after %d of %d seeds", sum.Runs, s.Size())
+			}
+			return nil
 		},
 	}
 	f := cmd.Flags()

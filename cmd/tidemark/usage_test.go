@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAWrongCommandLineFailsAndSaysHowToPutItRight(t *testing.T) {
+	for _, c := range []struct{ line, says string }{
+		{"log foo", `unknown command "foo" for "tidemark log"; see tidemark log --help`},
+		{"topic foo", "see tidemark topic --help"},
+		{"sim sweeep", "see tidemark sim --help"},
+		{"run", "usage: tidemark run FILE|NAME… [flags]"},
+		{"compare one", "usage: tidemark compare RUN RUN [flags]"},
+		{"sim run 7", "usage: tidemark sim run --seed N [flags]"},
+		{"sim run --seed x", "see tidemark sim run --help"},
+		{"run batch-size --quik", "see tidemark run --help"},
+		{"run batch-size --quick --full", "--quick and --full: choose one"},
+		{"limits --repeats 0", "--repeats 0: want at least 1"},
+		{"bench ceiling --repeats 0", "--repeats 0: want at least 1"},
+	} {
+		root := rootCommand()
+		root.SetArgs(strings.Fields(c.line))
+		err := root.ExecuteContext(context.Background())
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("tidemark %s: %v, and not one line that says %q", c.line, err, c.says)
+		}
+	}
+}
+
+func TestResultsThatCannotBeWrittenAreRefusedOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := tidemark(patient(t), "reproduce", "--quick", "--out", filepath.Join(file, "results")).CombinedOutput()
+	if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "--out") {
+		t.Errorf("%v, and not one line that names --out:\n%s", err, out)
+	}
+}
+
+func TestASweepThatIsInterruptedFailsAndSaysHowFarItCame(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	root := rootCommand()
+	root.SetOut(io.Discard)
+	root.SetErr(io.Discard)
+	root.SetArgs([]string{"sim", "sweep", "--seeds", "1-6"})
+	if err := root.ExecuteContext(ctx); err == nil || err.Error() != "stopped after 1 of 6 seeds" {
+		t.Errorf("%v", err)
+	}
+}
