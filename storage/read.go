@@ -128,10 +128,16 @@ func (l *segmentLog) locate(i int, offset int64) (pos, next int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if pos >= s.size {
-		return -1, l.segmentEnd(i), nil
+	if pos < s.size {
+		return pos, 0, nil
 	}
-	return pos, 0, nil
+	next = l.segmentEnd(i)
+	if offset < next && (l.cfg.Offsets == OffsetsLogical || offset >= s.base+s.size) {
+		// A segment begins where the one before ended: to go on there would skip in
+		// silence. (Under byte offsets one behind the last batch's records belongs to the next segment.)
+		return 0, 0, s.corrupt(s.size, offset, fmt.Sprintf("batches up to offset %d are missing", next))
+	}
+	return -1, next, nil
 }
 
 // position finds where the first batch begins whose last offset is >= offset (under
@@ -148,6 +154,9 @@ func (l *segmentLog) position(i int, offset int64) (int64, error) {
 		return 0, err
 	}
 	if l.cfg.Offsets == OffsetsByte {
+		if offset-s.base >= s.size {
+			return s.size, nil // the segment ends before the next one begins: damage
+		}
 		return l.bytePosition(s, offset)
 	}
 	from, err := l.indexed(s, entryOffset, offset-s.base)
@@ -283,7 +292,10 @@ func (l *segmentLog) limitPosition(i int, limit int64) (pos int64, err error) {
 			return 0, err
 		}
 		// Whatever a fetch at the limit would get: a limit inside a batch excludes the batch.
-		pos, _, err = l.byteBatch(s, limit-s.base)
+		if pos = limit - s.base; pos < s.size {
+			pos, _, err = l.byteBatch(s, pos)
+		}
+		pos = min(pos, s.size)
 	} else {
 		pos, err = l.position(i, limit)
 	}
