@@ -44,8 +44,9 @@ func TestSeedsThatFoundFaultsOnceAreClean(t *testing.T) {
 	}
 }
 
-// seedsToCatch is in how many seeds each planted fault must show.
-const seedsToCatch = 200
+// seedsToCatch is in how many seeds each planted fault must show. The rarest shows in
+// 15 of 1,000: 200 would miss it one time in twenty, whenever the draws shift.
+const seedsToCatch = 500
 
 func TestEachPlantedFaultIsCaught(t *testing.T) {
 	for _, name := range Plants() {
