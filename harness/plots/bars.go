@@ -3,6 +3,7 @@ package plots
 import (
 	"image/color"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/text"
@@ -49,19 +50,27 @@ func (m marks) bar(c draw.Canvas, y func(float64) vg.Length, category, series in
 		c.FillPolygon(ink, []vg.Point{{X: middle - width/2, Y: base}, {X: middle - width/2, Y: top}, {X: middle + width/2, Y: top}, {X: middle + width/2, Y: base}})
 		m.interval(c, middle, y, pt, color.RGBA{0x1F, 0x23, 0x28, 0xFF})
 	}
-	reach, foot := top, top // ends of the interval
+	taken := []span{{top, top}}
+	if f.Y.Log {
+		taken[0].high += 4
+	}
 	if pt.HasInterval() {
-		reach, foot = max(reach, y(pt.Hi)), min(foot, y(pt.Lo))
-	} else {
+		taken = append(taken, span{y(pt.Lo), y(pt.Hi)})
+	} else if len(pt.Samples) > 1 {
 		for _, v := range pt.Samples {
-			reach, foot = max(reach, y(v)), min(foot, y(v))
+			taken = append(taken, span{y(v) - ringRadius, y(v) + ringRadius})
 		}
 	}
-	if f.Y.Log {
-		reach = max(reach, top+4)
-	}
 	limit := m.limitMark(c, y, category, series, middle, slot)
-	m.barLabels(c, pt, middle, width, top, reach, foot, limit)
+	m.barLabels(c, pt, middle, width, top, taken, limit)
+}
+
+// span is a stretch of a bar's middle line in which something is drawn already.
+type span struct{ low, high vg.Length }
+
+// free reports whether nothing is drawn between low and high.
+func free(taken []span, low, high vg.Length) bool {
+	return !slices.ContainsFunc(taken, func(s span) bool { return s.low < high && s.high > low })
 }
 
 // limitMark draws the machine's limit over one bar and gives its height; 0 for none.
@@ -76,9 +85,13 @@ func (m marks) limitMark(c draw.Canvas, y func(float64) vg.Length, category, ser
 }
 
 // barLabels writes the value above the bar and, inside it, the share of the limit.
-func (m marks) barLabels(c draw.Canvas, pt Point, middle, width, top, reach, foot, limit vg.Length) {
+func (m marks) barLabels(c draw.Canvas, pt Point, middle, width, top vg.Length, taken []span, limit vg.Length) {
 	const size = 9
 	base := c.Min.Y
+	reach, foot := top, top
+	for _, s := range taken {
+		reach, foot = max(reach, s.high), min(foot, s.low)
+	}
 	s := centered(style(size, ink, false))
 	words := m.f.short(pt.Value)
 	if s.Width(words) > width*1.12 {
@@ -104,12 +117,15 @@ func (m marks) barLabels(c draw.Canvas, pt Point, middle, width, top, reach, foo
 	if pt.Share > 0 && !m.f.Y.Log {
 		share := centered(style(size, color.White, true))
 		words := percent(pt.Share)
-		if w := share.Width(words); w < width*0.95 && top-base > 2.2*size {
-			y := top - size - 4
-			if pt.HasInterval() || len(pt.Samples) > 1 {
-				y = base + 5 // clear of the interval
+		if share.Width(words) >= width*0.95 || top-base <= 2.2*size {
+			return
+		}
+		taken = append(taken, span{limit - 1, limit + 1})
+		for _, y := range []vg.Length{top - size - 4, base + 5} { // clear of what is drawn over the bar; nowhere, if need be
+			if free(taken, y-1, y+size) {
+				c.FillText(share, vg.Point{X: middle, Y: y}, words)
+				return
 			}
-			c.FillText(share, vg.Point{X: middle, Y: y}, words)
 		}
 	}
 }

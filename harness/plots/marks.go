@@ -85,11 +85,14 @@ func (m marks) interval(c draw.Canvas, x vg.Length, y func(float64) vg.Length, p
 	}
 	for _, v := range pt.Samples {
 		if m.f.drawable(v) {
-			c.DrawGlyphNoClip(draw.GlyphStyle{Color: color.White, Radius: 2.5, Shape: draw.CircleGlyph{}}, vg.Point{X: x, Y: y(v)})
-			c.DrawGlyphNoClip(draw.GlyphStyle{Color: ink, Radius: 2.5, Shape: draw.RingGlyph{}}, vg.Point{X: x, Y: y(v)})
+			c.DrawGlyphNoClip(draw.GlyphStyle{Color: color.White, Radius: ringRadius, Shape: draw.CircleGlyph{}}, vg.Point{X: x, Y: y(v)})
+			c.DrawGlyphNoClip(draw.GlyphStyle{Color: ink, Radius: ringRadius, Shape: draw.RingGlyph{}}, vg.Point{X: x, Y: y(v)})
 		}
 	}
 }
+
+// ringRadius is that of the ring which marks a single repeat.
+const ringRadius = 2.5
 
 // endLabel is a name beside the end of a line.
 type endLabel struct {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/plot/vg"
+
 	"github.com/tidemark-log/tidemark/harness/stat"
 )
 
@@ -129,6 +131,32 @@ func checkSVG(t *testing.T, name string, svg []byte) {
 		if err != nil {
 			t.Errorf("%s: not XML: %v", name, err)
 			return
+		}
+	}
+}
+
+func TestTicksAreRoundInTheUnitThatLabelsThem(t *testing.T) {
+	mib := float64(1 << 20)
+	f := &Figure{Kind: Bars, Y: Axis{Unit: Unit{Symbol: "B", Prefix: IEC}}, Categories: []Category{{"warm", 0}},
+		Series: []Series{{"page", []Point{few(26 * mib)}}, {"process", []Point{few(191 * mib)}}}}
+	var labels []string
+	low, high := f.yRange()
+	for _, tick := range f.yTicks(low, high) {
+		labels = append(labels, tick.Label)
+	}
+	if got := strings.Join(labels, " "); got != "0 50 100 150 200 250" {
+		t.Errorf("ticks at %s MiB", got)
+	}
+}
+
+func TestAShareIsNotWrittenOverWhatIsDrawnThere(t *testing.T) {
+	taken := []span{{100, 100}, {20, 25}, {90, 95}}
+	for _, c := range []struct {
+		low, high float64
+		free      bool
+	}{{30, 40, true}, {22, 31, false}, {15, 21, false}, {80, 91, false}, {18, 27, false}, {101, 110, true}} {
+		if free(taken, vg.Length(c.low), vg.Length(c.high)) != c.free {
+			t.Errorf("%v to %v: free is not %v", c.low, c.high, c.free)
 		}
 	}
 }
