@@ -74,7 +74,7 @@ func (b *Broker) handleFetch(conn ConnID, req *kmsg.FetchRequest, reply Reply) {
 		return
 	}
 	bytes, failed := op.read()
-	if failed || bytes >= op.minBytes || req.MaxWaitMillis <= 0 || !op.asksForAny() {
+	if failed || bytes >= op.minBytes || req.MaxWaitMillis <= 0 || op.partitions() == 0 { // without partitions it would wait for nothing
 		reply(Answer{Fetch: op.encode(codeNone)})
 		return
 	}
@@ -82,14 +82,12 @@ func (b *Broker) handleFetch(conn ConnID, req *kmsg.FetchRequest, reply Reply) {
 	op.wait(bytes, time.Duration(req.MaxWaitMillis)*time.Millisecond)
 }
 
-// asksForAny is false for a fetch without partitions, which would wait for nothing.
-func (op *fetchOp) asksForAny() bool {
+// partitions counts what the fetch names.
+func (op *fetchOp) partitions() (n int) {
 	for i := range op.topics {
-		if len(op.topics[i].parts) > 0 {
-			return true
-		}
+		n += len(op.topics[i].parts)
 	}
-	return false
+	return n
 }
 
 // newFetch resolves a request. Topic names of known topics are the topic's own,
@@ -253,7 +251,9 @@ func (f *fetchPart) join() bool {
 	}
 	grown := f.p.visibleBytes - f.seenBytes
 	f.seenBytes = f.p.visibleBytes
-	f.p.waiting.add(f)
+	if !f.p.waiting.joined(f.op) { // once: whoever appends looks at each link
+		f.p.waiting.add(f)
+	}
 	return f.op.grow(grown)
 }
 

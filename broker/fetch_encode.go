@@ -34,12 +34,8 @@ type fetchEncoder struct {
 // encode gives the answer; its regions belong to it from now on.
 func (op *fetchOp) encode(code int16) *FetchAnswer {
 	e := fetchEncoder{version: op.version}
-	n := 0
-	for i := range op.topics {
-		n += len(op.topics[i].parts)
-	}
 	e.buf = make([]byte, 0, op.encodedSize())
-	a := &FetchAnswer{Version: op.version, Parts: make([]FetchPart, 0, n)}
+	a := &FetchAnswer{Version: op.version, Parts: make([]FetchPart, 0, op.partitions())}
 	e.int32(0) // throttle
 	if e.version >= 7 {
 		e.int16(code)

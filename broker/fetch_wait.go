@@ -20,6 +20,9 @@ func (l *fetchWaitList) add(f *fetchPart) {
 	f.linked = true
 }
 
+// joined is true when the fetch that joined last is op: it names this partition twice.
+func (l *fetchWaitList) joined(op *fetchOp) bool { return l.first != nil && l.first.op == op }
+
 func (l *fetchWaitList) remove(f *fetchPart) {
 	if !f.linked {
 		return
@@ -67,21 +70,27 @@ func (l *fetchWaitList) wakeAll(fx *effects) {
 type fetchWaits struct {
 	mu     sync.Mutex
 	count  int
+	parts  int                 // partitions that they name
 	byConn map[ConnID]*fetchOp // first of a list through nextOfConn
 	closed bool
 }
 
-// add lets op wait, unless max do already or the broker stops.
+// waitingPartsMax bounds the partitions that all waiting fetches name together, each of
+// which is some 150 bytes: a fetch may name 100,000, and the same one again and again.
+const waitingPartsMax = 1_000_000
+
+// add lets op wait, unless max do already, or name too much, or the broker stops.
 func (w *fetchWaits) add(op *fetchOp, max int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.count >= max {
+	if w.closed || w.count >= max || w.parts+op.partitions() > waitingPartsMax {
 		return false
 	}
 	if w.byConn == nil {
 		w.byConn = map[ConnID]*fetchOp{}
 	}
 	w.count++
+	w.parts += op.partitions()
 	first := w.byConn[op.conn]
 	op.prevOfConn, op.nextOfConn = nil, first
 	if first != nil {
@@ -100,6 +109,7 @@ func (w *fetchWaits) remove(op *fetchOp) {
 	}
 	op.registered = false
 	w.count--
+	w.parts -= op.partitions()
 	if op.nextOfConn != nil {
 		op.nextOfConn.prevOfConn = op.prevOfConn
 	}
