@@ -263,6 +263,9 @@ var benchLines = []struct{ metric, label string }{
 func printMetrics(w io.Writer, m map[string]float64) {
 	for _, line := range benchLines {
 		v, ok := m[line.metric]
+		if _, both := m["ack-p50-sec"]; both { // the other latencies are those of delivery
+			line.label = strings.Replace(line.label, "latency", "delivered,", 1)
+		}
 		switch {
 		case !ok:
 		case strings.HasSuffix(line.metric, "-sec"):

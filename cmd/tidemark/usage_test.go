@@ -54,3 +54,18 @@ func TestASweepThatIsInterruptedFailsAndSaysHowFarItCame(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestBenchSaysWhichLatencyIsOfDeliveryWhereItMeasuresBoth(t *testing.T) {
+	for _, c := range []struct {
+		metrics map[string]float64
+		says    string
+	}{
+		{map[string]float64{"p50-sec": 0.002}, "latency p50                 2.000 ms\n"},
+		{map[string]float64{"p50-sec": 0.002, "ack-p50-sec": 0.001}, "acknowledged, p50           1.000 ms\ndelivered, p50              2.000 ms\n"},
+	} {
+		var out strings.Builder
+		if printMetrics(&out, c.metrics); out.String() != c.says {
+			t.Errorf("got\n%swant\n%s", out.String(), c.says)
+		}
+	}
+}
