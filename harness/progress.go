@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-log/tidemark/experiments"
+	"github.com/tidemark-log/tidemark/internal/words"
 )
 
 // progress tells how far a run is: a bar on a terminal, one plain line a repeat elsewhere.
@@ -37,7 +38,7 @@ func newProgress(out io.Writer, name string, cells, repeats int) *progress {
 
 // begin says what is about to run, and what is not and why.
 func (p *progress) begin(pruned []experiments.Pruned, found int) {
-	p.say("%d cells × %d repeats", p.cells, p.repeats)
+	p.say("%s × %s", words.Count(p.cells, "cell"), words.Count(p.repeats, "repeat"))
 	reasons := map[string]int{}
 	for _, c := range pruned {
 		if reasons[c.Why]++; reasons[c.Why] == 1 {
@@ -45,7 +46,7 @@ func (p *progress) begin(pruned []experiments.Pruned, found int) {
 		}
 	}
 	if found > 0 {
-		p.say("going on after %d samples", found)
+		p.say("going on after %s", words.Count(found, "sample"))
 	}
 }
 

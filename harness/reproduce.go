@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-log/tidemark/harness/report"
 	"github.com/tidemark-log/tidemark/harness/result"
 	"github.com/tidemark-log/tidemark/harness/stat"
+	"github.com/tidemark-log/tidemark/internal/words"
 )
 
 // ErrFailures marks runs of which all samples were taken, but some failed a check or gave no numbers.
@@ -52,7 +53,7 @@ func RunAll(ctx context.Context, specs []*experiments.Spec, o Options) (page str
 		if page, err = report.Overview(o.Root, dirs); err != nil {
 			errs = append(errs, err)
 		}
-		fmt.Fprintf(o.Log, "%d experiments in %s\n", len(dirs), o.Now().Sub(started).Round(time.Second))
+		fmt.Fprintf(o.Log, "%s in %s\n", words.Count(len(dirs), "experiment"), o.Now().Sub(started).Round(time.Second))
 	}
 	return page, errors.Join(errs...)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-log/tidemark/cmd/tidemark/internal/cli"
+	"github.com/tidemark-log/tidemark/internal/words"
 )
 
 func init() { commands = append(commands, topicCommand, produceCommand, consumeCommand) }
@@ -140,7 +141,7 @@ func acknowledged(n int64, acks string) string {
 	if acks == "0" {
 		return fmt.Sprintf("%d records sent (acks=0: nobody said that they arrived)", n)
 	}
-	return fmt.Sprintf("%d records acknowledged", n)
+	return fmt.Sprintf("%s acknowledged", words.Count(n, "record"))
 }
 
 func consumeCommand() *cobra.Command {

@@ -12,6 +12,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-log/tidemark/internal/words"
 	"github.com/tidemark-log/tidemark/sim"
 )
 
@@ -167,7 +168,7 @@ func parseShard(text string) (i, n int, err error) {
 }
 
 func writeSummary(w io.Writer, s sim.Summary, took time.Duration, plant string) {
-	fmt.Fprintf(w, "%d seeds (%d of them twice, with equal traces unless it says otherwise below), %d lives of a broker, %v of virtual time\n", s.Runs, s.Twice, s.Lives, s.Virtual.Round(time.Second))
+	fmt.Fprintf(w, "%s (%d of them twice, with equal traces unless it says otherwise below), %d lives of a broker, %v of virtual time\n", words.Count(s.Runs, "seed"), s.Twice, s.Lives, s.Virtual.Round(time.Second))
 	fmt.Fprintf(w, "%d events in %v: %.0f events/s, %.1f seeds/s\n", s.Events, took.Round(time.Millisecond), float64(s.Events)/took.Seconds(), float64(s.Runs+s.Twice)/took.Seconds())
 	writeProbes(w, s.Probes)
 	for _, r := range s.Violations {

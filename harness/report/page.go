@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-log/tidemark/experiments"
 	"github.com/tidemark-log/tidemark/harness/result"
 	"github.com/tidemark-log/tidemark/harness/stat"
+	"github.com/tidemark-log/tidemark/internal/words"
 )
 
 //go:embed page.css
@@ -97,7 +98,7 @@ func (r *run) page() ([]byte, error) {
 }
 
 func (r *run) sizeText() string {
-	return fmt.Sprintf("%s size, %d cells × %d repeats", r.summary.Size, len(r.summary.Cells), r.summary.Repeats)
+	return fmt.Sprintf("%s size, %s × %s", r.summary.Size, words.Count(len(r.summary.Cells), "cell"), words.Count(r.summary.Repeats, "repeat"))
 }
 
 // experimentCard is one run on the overview.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-log/tidemark/experiments"
 	"github.com/tidemark-log/tidemark/harness/stat"
+	"github.com/tidemark-log/tidemark/internal/words"
 )
 
 // Summary is what a run's samples say. It follows from spec, size and samples alone.
@@ -388,9 +389,9 @@ func runWarnings(spec *experiments.Spec, s *Summary) []string {
 	all = append(all, overLimit(s.Cells, LimitMetrics(spec))...)
 	switch {
 	case s.Size == experiments.SizeQuick:
-		all = append(all, fmt.Sprintf("Quick size, %d repeats: estimates, no verdicts.", s.Repeats))
+		all = append(all, fmt.Sprintf("Quick size, %s: estimates, no verdicts.", words.Count(s.Repeats, "repeat")))
 	case s.Repeats < stat.VerdictRepeats:
-		all = append(all, fmt.Sprintf("%d repeats: no verdict below %d.", s.Repeats, stat.VerdictRepeats))
+		all = append(all, fmt.Sprintf("%s: no verdict below %d.", words.Count(s.Repeats, "repeat"), stat.VerdictRepeats))
 	}
 	return all
 }
@@ -424,7 +425,7 @@ func overLimit(cells []CellSummary, metrics []string) []string {
 	if n == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d cells came out above the limit measured beside them, up to %.0f %% of it (%s): other work disturbed the machine, or the bare loop, which waits for answers, is no bound for a cell that does not.", n, worst*100, where)}
+	return []string{fmt.Sprintf("%s came out above the limit measured beside them, up to %.0f %% of it (%s): other work disturbed the machine, or the bare loop, which waits for answers, is no bound for a cell that does not.", words.Count(n, "cell"), worst*100, where)}
 }
 
 func counted(counts map[string]int) []string {

@@ -1,6 +1,10 @@
 package stat
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/tidemark-log/tidemark/internal/words"
+)
 
 // Verdict is what an interval says about a bound.
 type Verdict string
@@ -79,15 +83,15 @@ func (w Warning) String() string {
 		return fmt.Sprintf("%d left out: a ratio needs two positive numbers", w.Count)
 	case FewRepeats:
 		if w.Count < IntervalRepeats {
-			return fmt.Sprintf("%d repeats: no 95 %% interval exists below %d, no verdict below %d", w.Count, IntervalRepeats, VerdictRepeats)
+			return fmt.Sprintf("%s: no 95 %% interval exists below %d, no verdict below %d", words.Count(w.Count, "repeat"), IntervalRepeats, VerdictRepeats)
 		}
-		return fmt.Sprintf("%d repeats: no verdict below %d", w.Count, VerdictRepeats)
+		return fmt.Sprintf("%s: no verdict below %d", words.Count(w.Count, "repeat"), VerdictRepeats)
 	case Throttled:
-		return fmt.Sprintf("writeback throttled the writer in %d repeats: no verdict in the cache regime", w.Count)
+		return fmt.Sprintf("writeback throttled the writer in %s: no verdict in the cache regime", words.Count(w.Count, "repeat"))
 	case FailedCheck:
-		return fmt.Sprintf("%d repeats failed a check and are left out", w.Count)
+		return fmt.Sprintf("left out for a failed check: %s", words.Count(w.Count, "repeat"))
 	case FailedRun:
-		return fmt.Sprintf("%d repeats failed and gave no sample", w.Count)
+		return fmt.Sprintf("%s failed and gave no sample", words.Count(w.Count, "repeat"))
 	case Missing:
 		return fmt.Sprintf("%d samples lack the metric", w.Count)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tidemark-log/tidemark/internal/words"
 )
 
 // printer shows what a run sees, one thing at a time, in order.
@@ -153,18 +155,18 @@ func (p *textPrinter) print(v any) {
 		if v.Zeros > 0 {
 			zeros = fmt.Sprintf(", and %d of zeros: preallocated", v.Zeros)
 		}
-		p.title(v.File, fmt.Sprintf("%s; %s%s", what, count(int64(v.Entries), "entry"), zeros), columns)
+		p.title(v.File, fmt.Sprintf("%s; %s%s", what, words.Count(v.Entries, "entry"), zeros), columns)
 	case IndexEntry:
 		p.row("%s", p.mark(v.Wrong, fmt.Sprintf(indexFormat, fmt.Sprint(v.Offset), fmt.Sprint(v.Pos))))
 	case TimeIndexEntry:
 		p.row("%s", p.mark(v.Wrong, fmt.Sprintf(timeFormat, stamp(v.Timestamp), fmt.Sprint(v.Offset))))
 	case Snapshot:
-		p.title(v.File, fmt.Sprintf("state of %s before offset %d", count(int64(v.Producers), "idempotent producer"), v.Offset),
+		p.title(v.File, fmt.Sprintf("state of %s before offset %d", words.Count(v.Producers, "idempotent producer"), v.Offset),
 			fmt.Sprintf(producerFormat, "producer", "epoch", "last sequence", "last offset", "last write", "batches kept (sequences→last offset)"))
 	case Producer:
 		p.producer(v)
 	case Checkpoint:
-		p.title(v.File, fmt.Sprintf("checkpoint of %s: %s", count(int64(v.Entries), "entry"), checkpointText(v.File)), "")
+		p.title(v.File, fmt.Sprintf("checkpoint of %s: %s", words.Count(v.Entries, "entry"), checkpointText(v.File)), "")
 	case PartitionOffset:
 		p.row(offsetFormat, fmt.Sprint(v.Offset), fmt.Sprintf("%s-%d", v.Topic, v.Partition))
 	case Epoch:
@@ -239,13 +241,13 @@ func (p *textPrinter) summary(s Summary) {
 	}
 	verdict := p.paint(green, "no problems")
 	if s.Problems > 0 {
-		verdict = p.paint(red, count(int64(s.Problems), "problem"))
+		verdict = p.paint(red, words.Count(s.Problems, "problem"))
 	}
 	if s.Partitions > 0 {
-		fmt.Fprintf(p.w, "%s, ", count(int64(s.Partitions), "partition"))
+		fmt.Fprintf(p.w, "%s, ", words.Count(s.Partitions, "partition"))
 	}
-	fmt.Fprintf(p.w, "%s, %s, %s, %s: %s\n", count(int64(s.Segments), "segment"),
-		count(s.Batches, "batch"), count(s.Records, "record"), size(s.Bytes), verdict)
+	fmt.Fprintf(p.w, "%s, %s, %s, %s: %s\n", words.Count(s.Segments, "segment"),
+		words.Count(s.Batches, "batch"), words.Count(s.Records, "record"), size(s.Bytes), verdict)
 }
 
 func checkpointText(file string) string {
@@ -265,18 +267,6 @@ func stamp(ms int64) string {
 		return "-"
 	}
 	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
-}
-
-func count(n int64, what string) string {
-	switch {
-	case n == 1:
-		return "1 " + what
-	case strings.HasSuffix(what, "ch"):
-		return fmt.Sprintf("%d %ses", n, what)
-	case strings.HasSuffix(what, "y"):
-		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(what, "y"))
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func size(n int64) string {
