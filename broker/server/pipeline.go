@@ -16,7 +16,7 @@ type pending struct {
 	version       int16
 	correlationID int32
 	flexible      bool
-	cost          int64 // bytes: its frame's, and for a fetch what it asks for
+	cost          int64 // bytes: its frame's, for a fetch what it asks for, and once answered the answer's weight
 	began         time.Time
 	answered      bool
 	answer        broker.Answer
@@ -33,8 +33,8 @@ type pending struct {
 // Invariant: writing, or the head is unanswered, or the head is being handled by
 // the reader, which looks again when Handle has returned.
 //
-// Reading stops while countMax requests have no answer, or while what they cost
-// comes to more than costMax; one request is always admitted.
+// Reading stops while countMax requests have no written answer, or while what they
+// cost comes to more than costMax; one request is always admitted.
 type pipeline struct {
 	countMax int
 	costMax  int64
@@ -88,9 +88,12 @@ func (p *pipeline) admit(q *pending) bool {
 // reply is the broker.Reply of one request.
 func (q *pending) reply(a broker.Answer) {
 	p := q.pipe
+	weight := weigh(&a)
 	p.mu.Lock()
 	again := q.answered
 	q.answered, q.answer = true, a
+	q.cost += weight
+	p.cost += weight
 	closed := p.closed
 	p.ready++
 	if q == p.head && q != p.handling && !p.writing && !closed {

@@ -11,7 +11,8 @@
 //	a request             Options.RequestBytesMax; memory grows with what arrives, not with what a length claims
 //	what a request names  elementsMax things, counted before they are decoded
 //	receive buffers       Options.BufferBytesMax over all connections; reading stops there, bufferWaitMax at most
-//	a connection          Options.InFlightMax requests and InFlightBytesMax bytes; reading stops there
+//	a connection          Options.InFlightMax requests and InFlightBytesMax bytes, of requests and
+//	                      answers; reading stops there
 //	a client not reading  Options.StallMax without progress, Options.IdleMax for one answer (also
 //	                      one that waits behind the client's own long poll); closed
 //	half a large request  Options.StallMax without progress; closed
