@@ -43,7 +43,7 @@ func Compare(dirA, dirB string, paired bool) (*Comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Comparison{A: dirA, B: dirB, Paired: paired, Differences: a.env.Differences(b.env)}
+	c := &Comparison{A: dirA, B: dirB, Paired: paired, Differences: append([]string{}, a.env.Differences(b.env)...)}
 	if a.spec.Name != b.spec.Name {
 		c.Differences = append(c.Differences, fmt.Sprintf("experiment: %s ↔ %s", a.spec.Name, b.spec.Name))
 	} else if a.spec.Text != b.spec.Text {
@@ -69,6 +69,9 @@ func Compare(dirA, dirB string, paired bool) (*Comparison, error) {
 		if !slices.ContainsFunc(a.summary.Cells, func(o result.CellSummary) bool { return o.Cell == cell.Cell }) {
 			c.OnlyB = append(c.OnlyB, cell.Cell)
 		}
+	}
+	if len(c.Rows) == 0 {
+		return nil, fmt.Errorf("%s and %s have no cell with numbers in common: runs of one experiment can be compared", dirA, dirB)
 	}
 	return c, nil
 }

@@ -233,6 +233,14 @@ func TestOverallVerdictOfAClaimIsHonestAboutDisagreement(t *testing.T) {
 	}
 }
 
+func TestRunsWithNothingInCommonAreNotCompared(t *testing.T) {
+	a := writeRun(t, t.TempDir(), "sendfile", experiments.SizeDefault, 8, flat)
+	b := writeRun(t, t.TempDir(), "flush", experiments.SizeDefault, 8, flat)
+	if c, err := Compare(a, b, false); err == nil || !strings.Contains(err.Error(), "no cell with numbers in common") {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
 func TestCompareFindsWhatChangedAndSaysWhatElseDiffers(t *testing.T) {
 	a := writeRun(t, t.TempDir(), "sendfile", experiments.SizeDefault, 8, flat)
 	b := writeRun(t, t.TempDir(), "sendfile", experiments.SizeDefault, 8, func(c experiments.Cell, metric string) float64 {
