@@ -313,6 +313,9 @@ func median(v []float64) float64 { return limits.Row{Values: v}.Median() }
 func quantity(v float64, unit string) string {
 	switch unit {
 	case "sec":
+		if v >= 1 {
+			return fmt.Sprintf("%.0f ms", v*1e3)
+		}
 		return fmt.Sprintf("%.3g ms", v*1e3)
 	case "bytes":
 		return fmt.Sprintf("%.1f MB", v/1e6)

@@ -69,3 +69,11 @@ func TestBenchSaysWhichLatencyIsOfDeliveryWhereItMeasuresBoth(t *testing.T) {
 		}
 	}
 }
+
+func TestMillisecondsAreWrittenOut(t *testing.T) {
+	for v, want := range map[float64]string{1: "1000 ms", 1.5: "1500 ms", 0.1: "100 ms", 0.0213: "21.3 ms"} {
+		if got := quantity(v, "sec"); got != want {
+			t.Errorf("%g s: %q, want %q", v, got, want)
+		}
+	}
+}
