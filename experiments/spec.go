@@ -231,7 +231,7 @@ func (s *Spec) check() error {
 func (s *Spec) checkWords() error {
 	switch {
 	case strings.TrimSpace(s.Question) == "":
-		return fmt.Errorf("%s: no question", s.At("question"))
+		return fmt.Errorf("%s: no question: begin with question = \"what is asked?\"", s.At("question"))
 	case strings.TrimSpace(s.Prediction) == "":
 		return fmt.Errorf("%s: no prediction: write what you expect before you run it", s.At("prediction"))
 	case len(s.Workload) == 0:
@@ -296,7 +296,7 @@ func (s *Spec) checkVerdicts() error {
 		v := &s.Verdicts[i]
 		at := s.At("verdicts", fmt.Sprint(i), "test")
 		if !slices.Contains(s.Claims, v.Claim) {
-			return fmt.Errorf("%s: verdict on %q, which claims does not list", s.At("verdicts", fmt.Sprint(i)), v.Claim)
+			return fmt.Errorf("%s: verdict on %q, which the file's claims = [ … ] do not list: add it there", s.At("verdicts", fmt.Sprint(i)), v.Claim)
 		}
 		test, err := ParseTest(v.Test)
 		if err != nil {
