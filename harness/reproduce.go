@@ -78,6 +78,9 @@ func Specs(names []string, size experiments.Size, set []string) ([]*experiments.
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if _, err := makePlan(sized); err != nil {
+			if len(set) > 0 { // the file's line may be innocent
+				err = fmt.Errorf("with --set %s: %w", strings.Join(set, " --set "), err)
+			}
 			return nil, err
 		}
 		specs = append(specs, spec)

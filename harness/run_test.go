@@ -401,6 +401,13 @@ func TestMistakesAreFoundBeforeAnythingRuns(t *testing.T) {
 	}
 }
 
+func TestAMistakeInSetIsNotBlamedOnTheFileAlone(t *testing.T) {
+	_, err := Specs([]string{"batch-size"}, experiments.SizeQuick, []string{"nofactor=1"})
+	if err == nil || !strings.HasPrefix(err.Error(), "with --set nofactor=1: ") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestEveryEmbeddedExperimentCanBePlannedInEverySize(t *testing.T) {
 	for _, size := range []experiments.Size{experiments.SizeQuick, experiments.SizeDefault, experiments.SizeFull} {
 		if _, err := Specs(nil, size, nil); err != nil {
