@@ -189,7 +189,13 @@ func (b *Broker) Shutdown(done func(error)) {
 	b.state.Store(stateStopping)
 	b.stopTimers()
 	b.waits.close()
-	b.changes.run(func(func()) { // never released: nothing changes after this
+	b.changes.run(func(release func()) {
+		// Given back when the coordination service is closed, which refuses every change: a
+		// request that came in just before the state was set is queued behind this, and wants its answer.
+		ended := func(err error) {
+			release()
+			done(err)
+		}
 		m := b.meta.Load()
 		var parts []*partition
 		for _, t := range m.sorted {
@@ -200,7 +206,7 @@ func (b *Broker) Shutdown(done func(error)) {
 			for _, p := range parts {
 				p.stop(errStopping)
 			}
-			b.stopIdle(parts, &failed, done)
+			b.stopIdle(parts, &failed, ended)
 		})
 		for _, p := range parts {
 			p.flushAll(func(err error) {
