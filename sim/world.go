@@ -304,6 +304,8 @@ func (w *World) readAll(s broker.PartitionStatus) (data []byte, ok bool) {
 				part := resp.Topics[0].Partitions[0]
 				if got = part.RecordBatches; part.ErrorCode != 0 || len(got) == 0 {
 					err = fmt.Errorf("a fetch at %d answers error %d and %d bytes", at, part.ErrorCode, len(got))
+				} else if nextOffset(got, at) <= at { // or this would go on for ever
+					err = fmt.Errorf("a fetch at %d answers %d bytes in which no batch reaches past it", at, len(got))
 				}
 			}
 			if err != nil {
