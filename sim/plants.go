@@ -81,6 +81,13 @@ var plants = map[string]planted{
 		change: func(c *config) { c.powerCuts = true },
 		wrapFS: func(_ *World, disk vfs.FS) vfs.FS { return noFileSync{disk, ".tmp"} },
 	},
+	"torn-tail-trusted": {
+		doc: "recovery takes the tail of a log as it stands, without its checksums",
+		change: func(c *config) {
+			c.powerCuts = true
+			c.broker.Log.TrustTail = true
+		},
+	},
 	"clean-mark-stays": {
 		doc: "the mark of a clean shutdown is not removed at the start, so a crash is taken for a clean end",
 		change: func(c *config) {

@@ -64,6 +64,10 @@ type LogConfig struct {
 
 	ProducerIDExpirationMs int64 // producer.id.expiration.ms
 	ProducerIDsMax         int   // bound of the producer state kept per partition
+
+	// TrustTail is a planted fault, for tests and the simulator: recovery takes the
+	// tail of a log as it stands and sums nothing. No setting reaches it.
+	TrustTail bool
 }
 
 // DefaultLogConfig holds Kafka's defaults, and the first value of each of our switches.
