@@ -33,14 +33,14 @@ type DescriptorCache struct {
 
 	// mu is taken before any cachedFile's, and held over operations that change names.
 	mu   sync.Mutex
-	live map[string][]*cachedFile // files not closed by their users, by name
-	open []*cachedFile            // those that hold a descriptor, for the clock
+	live liveFiles     // files not closed by their users
+	open []*cachedFile // those that hold a descriptor, for the clock
 	hand int
 }
 
 // WithDescriptorCache keeps at most openMax files of fs open; see DescriptorCache.
 func WithDescriptorCache(fs FS, openMax int) *DescriptorCache {
-	return &DescriptorCache{fs: fs, openMax: max(1, openMax), live: map[string][]*cachedFile{}}
+	return &DescriptorCache{fs: fs, openMax: max(1, openMax), live: liveFiles{}}
 }
 
 var _ FS = (*DescriptorCache)(nil)
@@ -72,7 +72,7 @@ func (c *DescriptorCache) Open(name string, mode Mode) (File, error) {
 	} else if info.Dir {
 		return nil, &iofs.PathError{Op: "open", Path: name, Err: errIsDir}
 	}
-	c.live[f.name] = append(c.live[f.name], f)
+	c.live.add(f)
 	if _, descriptors := RealPath(c.fs, name); !descriptors {
 		return f, nil
 	}
@@ -119,30 +119,56 @@ func (c *DescriptorCache) giveBack() { c.shrink(max(0, len(c.open)-giveBackMax),
 // forget takes a closed file out of the books. c.mu is held.
 func (c *DescriptorCache) forget(f *cachedFile) {
 	c.open = slices.DeleteFunc(c.open, func(g *cachedFile) bool { return g == f })
-	rest := slices.DeleteFunc(c.live[f.name], func(g *cachedFile) bool { return g == f })
-	if len(rest) == 0 {
-		delete(c.live, f.name)
-	} else {
-		c.live[f.name] = rest
+	c.live.remove(f)
+}
+
+// liveFiles are files by directory and then by name, so that a directory among thousands can be renamed fast.
+type liveFiles map[string]map[string][]*cachedFile
+
+func (l liveFiles) add(f *cachedFile) {
+	dir := path.Dir(f.name)
+	if l[dir] == nil {
+		l[dir] = map[string][]*cachedFile{}
 	}
+	l[dir][f.name] = append(l[dir][f.name], f)
+}
+
+func (l liveFiles) remove(f *cachedFile) {
+	dir := path.Dir(f.name)
+	rest := slices.DeleteFunc(l[dir][f.name], func(g *cachedFile) bool { return g == f })
+	switch {
+	case len(rest) > 0:
+		l[dir][f.name] = rest
+	case len(l[dir]) <= 1:
+		delete(l, dir)
+	default:
+		delete(l[dir], f.name)
+	}
+}
+
+// below gives the files in dir and in the directories below it, by name.
+func (l liveFiles) below(dir string) (found []*cachedFile) {
+	inside := dir + "/"
+	dirs := slices.DeleteFunc(slices.Collect(maps.Keys(l)), func(d string) bool { return d != dir && !strings.HasPrefix(d, inside) })
+	slices.Sort(dirs)
+	for _, d := range dirs {
+		for _, name := range slices.Sorted(maps.Keys(l[d])) {
+			found = append(found, l[d][name]...)
+		}
+	}
+	return found
 }
 
 // under gives the live files that are name or lie below it.
 func (c *DescriptorCache) under(name string) []*cachedFile {
 	name = path.Clean(name)
-	if files := c.live[name]; len(files) > 0 {
+	if files := c.live[path.Dir(name)][name]; len(files) > 0 {
 		return slices.Clone(files)
 	}
 	if info, err := c.fs.Stat(name); err != nil || !info.Dir {
 		return nil
 	}
-	var found []*cachedFile
-	for _, n := range slices.Sorted(maps.Keys(c.live)) {
-		if strings.HasPrefix(n, name+"/") {
-			found = append(found, c.live[n]...)
-		}
-	}
-	return found
+	return c.live.below(name)
 }
 
 // detach opens the files that are about to lose their name, for good.
@@ -199,12 +225,9 @@ func (c *DescriptorCache) Rename(oldName, newName string) error {
 	}
 	for _, f := range moved {
 		if !f.detached {
-			c.live[f.name] = slices.DeleteFunc(c.live[f.name], func(g *cachedFile) bool { return g == f })
-			if len(c.live[f.name]) == 0 {
-				delete(c.live, f.name)
-			}
+			c.live.remove(f)
 			f.name = newName + strings.TrimPrefix(f.name, oldName)
-			c.live[f.name] = append(c.live[f.name], f)
+			c.live.add(f)
 		}
 	}
 	return nil
