@@ -58,6 +58,14 @@ func (p *partition) remove() {
 	}
 }
 
+// removing is a stopped partition's removal as the environment runs it.
+type removing struct{ p *partition }
+
+func (r removing) Sync() error {
+	r.p.remove()
+	return nil
+}
+
 // usable says whether the partition may be written and read; called under its lock.
 func (p *partition) usable() error {
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
-// opensInFlightMax bounds how many partitions are opened side by side.
+// opensInFlightMax bounds how many partitions are opened, or removed, side by side.
 const opensInFlightMax = 64
 
 // openAll opens the logs of new partitions, or creates them, and then calls done.
@@ -16,23 +16,31 @@ const opensInFlightMax = 64
 // go: side by side in a live broker. A partition that cannot be opened is there
 // all the same, and answers KAFKA_STORAGE_ERROR.
 func (b *Broker) openAll(parts []*partition, done func()) {
-	end := newCountdown(len(parts), done)
+	b.sideBySide(len(parts), func(i int) vfs.Syncer { return opening{parts[i]} }, func(i int, err error) {
+		if err != nil {
+			parts[i].openFailed(err)
+		}
+	}, done)
+}
+
+// sideBySide has the environment do n pieces of work, so many at a time, and calls
+// ended after each and done after all.
+func (b *Broker) sideBySide(n int, work func(int) vfs.Syncer, ended func(int, error), done func()) {
+	end := newCountdown(n, done)
 	var next atomic.Int64
 	var step func()
 	step = func() {
-		i := next.Add(1) - 1
-		if i >= int64(len(parts)) {
+		i := int(next.Add(1) - 1)
+		if i >= n {
 			return
 		}
-		b.env.Sync([]vfs.Syncer{opening{parts[i]}}, func(err error) {
-			if err != nil {
-				parts[i].openFailed(err)
-			}
+		b.env.Sync([]vfs.Syncer{work(i)}, func(err error) {
+			ended(i, err)
 			step()
 			end.done()
 		})
 	}
-	for range min(len(parts), opensInFlightMax) {
+	for range min(n, opensInFlightMax) {
 		step()
 	}
 	end.done()

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tidemark-log/tidemark/broker/coord"
+	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
 // topicSpec is a topic somebody wants.
@@ -191,16 +192,18 @@ func (b *Broker) uninstall(results []topicResult, done func()) {
 		}
 	}
 	b.meta.Store(m.sort())
-	end := newCountdown(len(parts), done)
+	// Each removal syncs the log directory, so they go where syncs go: done one by one
+	// in this callback, thousands of them would hold up the metadata for a minute.
+	idle := newCountdown(len(parts), func() {
+		b.sideBySide(len(parts), func(i int) vfs.Syncer { return removing{parts[i]} }, func(i int, _ error) {
+			b.removeLater(parts[i].cfg.Load())
+		}, done)
+	})
 	for _, p := range parts {
 		p.stop(errGone)
-		p.whenIdle(func() {
-			p.remove()
-			b.removeLater(p.cfg.Load())
-			end.done()
-		})
+		p.whenIdle(idle.done)
 	}
-	end.done()
+	idle.done()
 }
 
 // growTopic gives a topic more partitions.
