@@ -149,9 +149,9 @@ func (l liveFiles) remove(f *cachedFile) {
 // below gives the files in dir and in the directories below it, by name.
 func (l liveFiles) below(dir string) (found []*cachedFile) {
 	inside := dir + "/"
-	dirs := slices.DeleteFunc(slices.Collect(maps.Keys(l)), func(d string) bool { return d != dir && !strings.HasPrefix(d, inside) })
-	slices.Sort(dirs)
-	for _, d := range dirs {
+	within := maps.Clone(l) // left out before sorting: there may be thousands of others
+	maps.DeleteFunc(within, func(d string, _ map[string][]*cachedFile) bool { return d != dir && !strings.HasPrefix(d, inside) })
+	for _, d := range slices.Sorted(maps.Keys(within)) {
 		for _, name := range slices.Sorted(maps.Keys(l[d])) {
 			found = append(found, l[d][name]...)
 		}
