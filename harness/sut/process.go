@@ -48,6 +48,7 @@ func Start(ctx context.Context, s ProcessSpec) (*Process, error) {
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), s.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // its own group: Ctrl-C is for us to pass on
+	cmd.WaitDelay = time.Second                                                       // a child of its own that lives on must not keep its end from being seen
 	p := &Process{cmd: cmd, output: &tail{}, exited: make(chan struct{})}
 	out, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, p.output
@@ -136,6 +137,11 @@ func (p *Process) Stop(grace time.Duration) error {
 func (p *Process) Kill() {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return
+	}
+	select {
+	case <-p.exited: // its process id may be somebody else's by now
+	default:
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // what it started, by its process group
 	}
 	<-p.exited
 	if p.stopCtx != nil {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-log/tidemark/internal/need"
 	"time"
 )
 
@@ -64,7 +66,7 @@ func TestStopKillsWhatIgnoresIt(t *testing.T) {
 func TestACgroupHoldsAProcessToItsLimit(t *testing.T) {
 	c, err := NewCgroup(64 << 20)
 	if errors.Is(err, ErrNoCgroup) {
-		t.Skip(err)
+		need.Skip(t, "cgroup", err.Error())
 	} else if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +103,7 @@ func TestTheCacheIsDroppedWarmedAndSeen(t *testing.T) {
 		t.Helper()
 		st, ok := Cached(dir)
 		if !ok {
-			t.Skip("this kernel has no cachestat")
+			need.Skip(t, "cachestat", "this kernel has no such call")
 		}
 		if st.Size != 8<<20 || st.Cached < low || st.Cached > high {
 			t.Errorf("%s: %+v", when, st)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-log/tidemark/internal/need"
 	"time"
 
 	"github.com/tidemark-log/tidemark/harness/load"
@@ -55,7 +57,7 @@ func run(t *testing.T, c Cell) Result {
 	defer cancel()
 	r, err := Run(ctx, c)
 	if errors.Is(err, ErrNotPossible) {
-		t.Skip(err)
+		need.Skip(t, "cgroup", err.Error())
 	} else if err != nil {
 		t.Fatalf("%s: %v", c.Workload.Kind, err)
 	}

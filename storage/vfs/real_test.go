@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-log/tidemark/internal/need"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -66,7 +68,7 @@ func TestAFullDiskAndASpentQuotaAreNoSpace(t *testing.T) {
 	}
 	h, err := NewReal("", nil).Open("/dev/full", ReadWrite)
 	if err != nil {
-		t.Skip(err)
+		need.Skip(t, "dev-full", err.Error())
 	}
 	defer h.Close()
 	if _, err := h.WriteAt([]byte("x"), 0); !errors.Is(err, ErrNoSpace) {
@@ -97,7 +99,7 @@ func TestDirectFilesReadAndWriteAligned(t *testing.T) {
 	f := NewReal(t.TempDir(), nil)
 	h, err := f.Open("a", Create|Direct)
 	if errors.Is(err, ErrUnsupported) {
-		t.Skip(err)
+		need.Skip(t, "o_direct", err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)
