@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -192,6 +193,7 @@ func benchSweepCommand() *cobra.Command {
 
 func benchCeilingCommand() *cobra.Command {
 	var asJSON bool
+	var only string
 	c := workload.Ceiling{Repeats: 8, Measure: time.Second, Seed: 1}
 	cmd := &cobra.Command{
 		Use: "ceiling", Short: "The broker against the machine's and the client's own ceiling, interleaved", Args: cobra.NoArgs,
@@ -204,6 +206,12 @@ Exit status 0 only when every interval lies on the right side of its target.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkMeasuring(c.Repeats, c.Measure); err != nil {
 				return err
+			}
+			var err error
+			if only != "" {
+				if c.Only, err = regexp.Compile(only); err != nil {
+					return fmt.Errorf("--only %s: %w", only, err)
+				}
 			}
 			dir, cleanup, err := scratchDir(c.Dir)
 			if err != nil {
@@ -240,6 +248,7 @@ Exit status 0 only when every interval lies on the right side of its target.`,
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON, with every value")
 	f.StringVar(&c.Dir, "dir", "", "directory on the disk to use (default: the current one)")
+	f.StringVar(&only, "only", "", "measure only the rows whose name matches this regular expression")
 	f.IntVar(&c.Repeats, "repeats", c.Repeats, "how often to measure each pair")
 	f.DurationVar(&c.Measure, "measure", c.Measure, "how long one measurement takes")
 	f.BoolVar(&c.Disk, "disk", false, "the disk regime too: writes several times the kernel's dirty limit, about 10 GB in each repeat")

@@ -3,6 +3,8 @@ package workload
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/tidemark-log/tidemark/harness/limits"
@@ -19,7 +21,8 @@ type Ceiling struct {
 	Repeats  int
 	Measure  time.Duration
 	Seed     uint64
-	Disk     bool // the disk regime too: it writes several times the kernel's dirty limit
+	Disk     bool           // the disk regime too: it writes several times the kernel's dirty limit
+	Only     *regexp.Regexp // only rows whose name it matches; nil: all
 	Progress func(done, total int, what string)
 }
 
@@ -60,7 +63,10 @@ type measured struct {
 
 // Run measures everything.
 func (c Ceiling) Run(ctx context.Context) ([]CeilingRow, error) {
-	pairs := c.pairs()
+	pairs := slices.DeleteFunc(c.pairs(), func(p pair) bool { return c.Only != nil && !c.Only.MatchString(p.row.Name) })
+	if len(pairs) == 0 {
+		return nil, fmt.Errorf("workload: no row of the ceiling matches %q", c.Only)
+	}
 	rng := load.NewRand(c.Seed, 0xce11)
 	for repeat := range c.Repeats {
 		for n, i := range rng.Perm(len(pairs)) {
