@@ -6,6 +6,7 @@ import (
 	"path"
 
 	"github.com/tidemark-log/tidemark/broker/coord"
+	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage"
 )
 
@@ -21,6 +22,12 @@ type cluster struct {
 
 // metadataDir is the directory of the tree, below the first log directory.
 const metadataDir = "metadata"
+
+// coordWorld is the environment as coord.Local wants it.
+type coordWorld struct{ env.Env }
+
+func (w coordWorld) Warn(text string)  { w.Report(env.Warn, text) }
+func (w coordWorld) Error(text string) { w.Report(env.Error, text) }
 
 // topicRecord is a topic as the coordination service knows it.
 type topicRecord struct {
@@ -46,7 +53,7 @@ func (b *Broker) commit(ops []coord.Op, done func(error)) {
 
 // openCluster opens the tree and registers this incarnation in it.
 func (b *Broker) openCluster(done func(clusterRecord, error)) {
-	local, err := coord.OpenLocal(b.env, path.Join(b.dirs[0].path, metadataDir))
+	local, err := coord.OpenLocal(coordWorld{b.env}, path.Join(b.dirs[0].path, metadataDir))
 	if err != nil {
 		done(clusterRecord{}, err)
 		return

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"path"
 	"sync"
+	"time"
 
-	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
@@ -21,7 +21,7 @@ import (
 //
 // Opening always begins a new journal: the sessions of the last life end there, and a torn tail is left behind.
 type Local struct {
-	env        env.Env
+	env        World
 	dir        string
 	compactMin int64 // compactBytesMin, less in tests
 
@@ -42,6 +42,18 @@ type Local struct {
 
 	ready       []func() // may run now, in order
 	dispatching bool     // somebody runs them
+}
+
+// World is what Local asks of its environment, as env.Env has it. A package of its own
+// cannot be named here, since env speaks of coord.
+type World interface {
+	Disk() vfs.FS
+	Wall() time.Time
+	After(d time.Duration, f func()) (stop func() bool)
+	Sync(s []vfs.Syncer, done func(error))
+	// Warn and Error tell the operator.
+	Warn(text string)
+	Error(text string)
 }
 
 // journal is the file that is written to.
@@ -75,9 +87,9 @@ var _ Client = (*Local)(nil)
 // OpenLocal reads the journal in dir, or makes the first one. All reading is
 // done when it returns; the new journal is synced behind the first answers. A
 // *CorruptionError means that acknowledged metadata is damaged.
-func OpenLocal(e env.Env, dir string) (*Local, error) { return openLocal(e, dir, compactBytesMin) }
+func OpenLocal(e World, dir string) (*Local, error) { return openLocal(e, dir, compactBytesMin) }
 
-func openLocal(e env.Env, dir string, compactMin int64) (*Local, error) {
+func openLocal(e World, dir string, compactMin int64) (*Local, error) {
 	l := &Local{env: e, dir: dir, compactMin: compactMin, tree: NewTree(), watch: map[watchKey][]func(Event){}}
 	if err := e.Disk().MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("coord: %w", err)
@@ -131,7 +143,7 @@ func (l *Local) load() error {
 		return err
 	}
 	if got.cutAt >= 0 {
-		l.env.Report(env.Warn, fmt.Sprintf("coord: %s: torn tail cut at byte %d of %d (%s): it was never acknowledged", name, got.cutAt, size, got.why))
+		l.env.Warn(fmt.Sprintf("coord: %s: torn tail cut at byte %d of %d (%s): it was never acknowledged", name, got.cutAt, size, got.why))
 	}
 	l.tree = got.tree
 	return nil
@@ -200,7 +212,7 @@ func (l *Local) startSync() {
 		}
 		// The old journal still holds everything: go on with it, and try again
 		// when it has grown by as much again.
-		l.env.Report(env.Warn, fmt.Sprintf("coord: the metadata journal could not be compacted and goes on growing: %v", err))
+		l.env.Warn(fmt.Sprintf("coord: the metadata journal could not be compacted and goes on growing: %v", err))
 		l.journal.snapshot = l.journal.size
 	}
 	l.syncing = true
@@ -228,7 +240,7 @@ func (l *Local) synced(err error, upTo, bytes int64) {
 func (l *Local) fail(err error) {
 	if l.failed == nil {
 		l.failed = err
-		l.env.Report(env.Error, err.Error()+": metadata can no longer be changed or read")
+		l.env.Error(err.Error() + ": metadata can no longer be changed or read")
 	}
 }
 

@@ -3,16 +3,11 @@ package coord
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/tidemark-log/tidemark/broker/env"
-	"github.com/tidemark-log/tidemark/broker/env/real"
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
@@ -25,14 +20,12 @@ type world struct {
 	reports []string
 }
 
-func (w *world) Now() time.Duration { return 0 }
-func (w *world) Wall() time.Time    { return time.UnixMilli(1_700_000_000_000) }
+func (w *world) Wall() time.Time { return time.UnixMilli(1_700_000_000_000) }
 func (w *world) After(d time.Duration, f func()) func() bool {
 	w.events = append(w.events, f)
 	return func() bool { panic("not used") }
 }
-func (w *world) Rand() env.Rand { return rand.New(rand.NewPCG(1, 1)) }
-func (w *world) Disk() vfs.FS   { return w.disk }
+func (w *world) Disk() vfs.FS { return w.disk }
 func (w *world) Sync(s []vfs.Syncer, done func(error)) {
 	w.syncs++
 	finish := make([]func() error, len(s))
@@ -56,7 +49,8 @@ func (w *world) Sync(s []vfs.Syncer, done func(error)) {
 		done(nil)
 	})
 }
-func (w *world) Report(_ env.Level, text string) { w.reports = append(w.reports, text) }
+func (w *world) Warn(text string)  { w.reports = append(w.reports, text) }
+func (w *world) Error(text string) { w.reports = append(w.reports, text) }
 
 // run lets n events happen, or all when n is negative, and says how many did.
 func (w *world) run(n int) int {
@@ -233,46 +227,5 @@ func TestTenThousandPartitionsInBulk(t *testing.T) {
 	}
 	if l.tree.Len() != len(ops)+3 {
 		t.Errorf("%d nodes", l.tree.Len())
-	}
-}
-
-// Many goroutines over the live Env: each answer comes once, each number is given once.
-func TestConcurrentCallsAreAnsweredOnceEach(t *testing.T) {
-	l, err := OpenLocal(real.New(vfs.NewReal(t.TempDir(), nil), slog.New(slog.DiscardHandler)), "data")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const clients, each = 8, 50
-	var mu sync.Mutex
-	numbers := map[string]int{}
-	events := 0
-	var wg sync.WaitGroup
-	for range clients {
-		wg.Add(each * 2)
-		go func() {
-			for range each {
-				l.Create("/n-", nil, Sequential, func(path string, _ Stat, err error) {
-					defer wg.Done()
-					mu.Lock()
-					defer mu.Unlock()
-					if err != nil {
-						t.Error(err)
-					}
-					numbers[path]++
-				})
-				l.Children("/", func(Event) { mu.Lock(); events++; mu.Unlock() }, func([]string, Stat, error) { wg.Done() })
-			}
-		}()
-	}
-	wg.Wait()
-	done := make(chan error)
-	l.Close(func(err error) { done <- err })
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if len(numbers) != clients*each || events == 0 || events > clients*each {
-		t.Errorf("%d numbers of %d, %d events", len(numbers), clients*each, events)
 	}
 }
