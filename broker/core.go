@@ -11,7 +11,10 @@ import (
 // Broker is one broker incarnation: from New, once through Start, Handle as
 // often as wanted, Shutdown. A crash needs nothing: the incarnation is forgotten.
 type Broker struct {
-	env    env.Env
+	env env.Env
+	// observer is the env, if it is an Observer, else nil.
+	observer Observer
+
 	static Config                 // as New got it
 	cfg    atomic.Pointer[Config] // with the dynamic settings over it
 	meta   atomic.Pointer[metadata]
@@ -40,6 +43,7 @@ const (
 // New makes a broker that does nothing until Start.
 func New(e env.Env, cfg Config) *Broker {
 	b := &Broker{env: e, static: cfg}
+	b.observer, _ = e.(Observer)
 	if cfg.Log.Cache != storage.CachePage {
 		b.cache = storage.NewBlockCache(cfg.Log.CacheBytes)
 	}

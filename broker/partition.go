@@ -55,6 +55,10 @@ func (p *partition) remove() {
 	}
 	if err := p.dir.store.Delete(p.topic, p.index, p.b.env.Wall().UnixMilli()); err != nil {
 		p.b.failDir(p.dir, err)
+		return
+	}
+	if o := p.b.observer; o != nil {
+		o.LogRemoved(p.topic, p.index)
 	}
 }
 
@@ -177,6 +181,9 @@ func (p *partition) advanceVisible(fx *effects, to, bytes int64) {
 		return
 	}
 	p.visible, p.visibleBytes = to, bytes
+	if o := p.b.observer; o != nil {
+		o.HighWatermark(p.topic, p.index, to, nil)
+	}
 	p.waiting.advance(fx, bytes)
 }
 

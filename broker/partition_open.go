@@ -65,11 +65,11 @@ func (o opening) Sync() error {
 	if err != nil {
 		return err
 	}
-	p.log = log
 	p.visible = log.LogEndOffset()
 	if cfg.Visibility == VisibleFlushed {
 		p.visible = log.FlushedOffset()
 	}
+	p.log = p.observed(log, p.visible)
 	return nil
 }
 
