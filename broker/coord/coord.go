@@ -126,15 +126,35 @@ const (
 	MultiBytesMax = 1<<20 - 1024 // of paths and data together, see Bulk
 )
 
-// Client is one session with the coordination service.
+// Client is one session with the coordination service (its life: SessionState).
 //
-// Every call is asynchronous: done, and watch, run later, never inside the call,
-// with no lock held. What done reports is durable. An error is one of this
-// package's ErrX, or another when the service itself failed, and then the
-// outcome may be unknown. A nil watch sets none. Bytes that are handed out are shared: do not change them.
+// Calls. Every call is asynchronous: done, and watch, run later, never inside the
+// call, with no lock held. Every done runs exactly once and within a bounded time. What done
+// reports without an error is durable and visible to every later read of this client. Bytes
+// that are handed out are shared: do not change them.
 //
-// Over a network calls complete in any order unless chained, and a watch may
-// fire before or after a reply. Local is stricter (in order); do not rely on it.
+// Order. Calls take effect, and complete, in any order unless chained: a call that is made
+// from another's done, or after it, takes effect after it. What a client has seen never goes back,
+// but another client's change may be unseen for a while, also by a read that begins
+// after that change was acknowledged; a conditional write always meets the newest state.
+//
+// Errors. One of this package's ErrX, or another when the service itself failed; the latter,
+// ErrConnectionLoss, and ErrSessionExpired of a call that was made before the session's end
+// leave the outcome unknown: applied or not. The rest change nothing. While disconnected every call ends
+// with ErrConnectionLoss, never queued for the reconnection; a call in flight does so when the loss is
+// noticed. What was in flight then is applied before any later write of this client, or never; a
+// later read may miss it all the same: repair with a conditional write, not with a read alone.
+// After the session's end, and after Close, every call ends with ErrSessionExpired.
+// ErrThrottled: too many calls are in flight, nothing was done.
+//
+// Watches. A nil watch sets none. A watch is set if its call succeeded (Exists: also with
+// ErrNoNode). It fires once at most, for the first change after that read, and never before that
+// call's done. It may fire before or after the done of any other call, the one that made the change
+// included. While disconnected it stays, and is set again on reconnection: a change that was missed fires it then,
+// one event for many changes, which may name the last of them (a node deleted and made again: data-changed). After the session's
+// end or Close no watch fires, not even to say so.
+//
+// Local is stricter (everything in order); do not rely on it.
 type Client interface {
 	Create(path string, data []byte, mode CreateMode, done func(path string, s Stat, err error))
 	// Set: version AnyVersion, or ErrBadVersion unless it is the node's.
@@ -151,9 +171,10 @@ type Client interface {
 	// they were not applied, and those after it ErrRuntimeInconsistency, as in ZooKeeper.
 	// ErrTooLarge when the operations together exceed MultiBytesMax.
 	Multi(ops []Op, done func(results []Result, err error))
-	// Session is this client's session, for comparing with Stat.EphemeralOwner.
+	// Session is this client's session, for comparing with Stat.EphemeralOwner; 0 before the first Connected.
 	Session() SessionID
-	// Close ends the session, so its ephemerals go. done runs when that is durable.
+	// Close ends the session, so its ephemerals go. done runs when that is durable, or with an error when it
+	// cannot be known (then the timeout ends it). Calls in flight end with their answer or ErrSessionExpired.
 	Close(done func(error))
 }
 

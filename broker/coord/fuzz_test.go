@@ -1,6 +1,9 @@
 package coord
 
-import "testing"
+import (
+	"bytes"
+	"testing"
+)
 
 // FuzzLoadJournal: no bytes make loading panic, and what loads encodes and decodes to itself.
 func FuzzLoadJournal(f *testing.F) {
@@ -31,6 +34,32 @@ func FuzzLoadJournal(f *testing.F) {
 		again, err := decodeTree(appendTree(nil, got.tree))
 		if err != nil || dump(again) != dump(got.tree) {
 			t.Fatalf("%v", err)
+		}
+	})
+}
+
+// FuzzNodes: no bytes make a decoder panic, and what one accepts encodes to what decodes to the same.
+func FuzzNodes(f *testing.F) {
+	for i, d := range decoders {
+		for _, bad := range d.damaged {
+			f.Add(uint8(i), []byte(bad))
+		}
+	}
+	f.Add(uint8(1), BrokerRegistration{Host: "h", Port: 1}.Encode())
+	f.Add(uint8(2), TopicAssignment{Replicas: [][]int32{{1, 2}}, Adding: map[int32][]int32{0: {2}}}.Encode())
+	f.Add(uint8(3), PartitionState{ISR: []int32{1}, ELR: []int32{2}}.Encode())
+	f.Add(uint8(8), EncodeReassignments([]Reassignment{{TopicPartition{"t", 1}, []int32{2}}}))
+	f.Fuzz(func(t *testing.T, which uint8, b []byte) {
+		d := decoders[int(which)%len(decoders)]
+		if d.decode(b) != nil {
+			return
+		}
+		once := d.again(b)
+		if err := d.decode(once); err != nil {
+			t.Fatalf("%s: %q encodes to %q: %v", d.name, b, once, err)
+		}
+		if twice := d.again(once); !bytes.Equal(once, twice) {
+			t.Fatalf("%s: %q then %q", d.name, once, twice)
 		}
 	})
 }

@@ -1,11 +1,10 @@
 package coord
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -59,6 +58,10 @@ type BrokerRegistration struct {
 	Port      int32
 	Timestamp int64 // ms, of the registration
 	Rack      string
+	// BrokerEpoch is the version of BrokerEpochPath that this registration made; -1 in one of Kafka's own.
+	BrokerEpoch int64
+	// CleanEpoch is the broker epoch that the mark on its disk proves was shut down cleanly; -1: none (KIP-966).
+	CleanEpoch int64
 }
 
 type brokerJSON struct {
@@ -71,6 +74,9 @@ type brokerJSON struct {
 	Port      int32             `json:"port"`
 	Version   int               `json:"version"`
 	Rack      string            `json:"rack,omitempty"`
+	// Ours.
+	BrokerEpoch *int64 `json:"broker_epoch"`
+	CleanEpoch  *int64 `json:"clean_epoch"`
 }
 
 // Encode gives the JSON, version 5, of one PLAINTEXT listener.
@@ -80,14 +86,16 @@ func (r BrokerRegistration) Encode() []byte {
 		host = "[" + host + "]"
 	}
 	return mustJSON(brokerJSON{
-		Protocols: map[string]string{"PLAINTEXT": "PLAINTEXT"},
-		Endpoints: []string{"PLAINTEXT://" + host + ":" + strconv.Itoa(int(r.Port))},
-		JMXPort:   -1,
-		Host:      r.Host,
-		Timestamp: strconv.FormatInt(r.Timestamp, 10),
-		Port:      r.Port,
-		Version:   5,
-		Rack:      r.Rack,
+		Protocols:   map[string]string{"PLAINTEXT": "PLAINTEXT"},
+		Endpoints:   []string{"PLAINTEXT://" + host + ":" + strconv.Itoa(int(r.Port))},
+		JMXPort:     -1,
+		Host:        r.Host,
+		Timestamp:   strconv.FormatInt(r.Timestamp, 10),
+		Port:        r.Port,
+		Version:     5,
+		Rack:        r.Rack,
+		BrokerEpoch: &r.BrokerEpoch,
+		CleanEpoch:  &r.CleanEpoch,
 	})
 }
 
@@ -101,79 +109,17 @@ func DecodeBrokerRegistration(b []byte) (BrokerRegistration, error) {
 	if err != nil {
 		return BrokerRegistration{}, fmt.Errorf("coord: broker registration: timestamp %q", v.Timestamp)
 	}
-	return BrokerRegistration{v.Host, v.Port, ms, v.Rack}, nil
-}
-
-// TopicAssignment is the content of TopicPath: who replicates each partition.
-type TopicAssignment struct {
-	TopicID  UUID
-	Replicas [][]int32 // by partition, preferred leader first
-}
-
-type topicJSON struct {
-	Removing   map[string][]int32 `json:"removing_replicas"`
-	Partitions map[string][]int32 `json:"partitions"`
-	TopicID    string             `json:"topic_id"`
-	Adding     map[string][]int32 `json:"adding_replicas"`
-	Version    int                `json:"version"`
-}
-
-// Encode gives the JSON, version 3.
-func (a TopicAssignment) Encode() []byte {
-	v := topicJSON{
-		Removing: map[string][]int32{}, Adding: map[string][]int32{},
-		Partitions: make(map[string][]int32, len(a.Replicas)),
-		TopicID:    a.TopicID.String(), Version: 3,
+	if v.Port < 0 || v.Port > 65535 {
+		return BrokerRegistration{}, fmt.Errorf("coord: broker registration: port %d", v.Port)
 	}
-	for p, replicas := range a.Replicas {
-		v.Partitions[strconv.Itoa(p)] = replicas
+	r := BrokerRegistration{Host: v.Host, Port: v.Port, Timestamp: ms, Rack: v.Rack, BrokerEpoch: -1, CleanEpoch: -1}
+	if v.BrokerEpoch != nil {
+		r.BrokerEpoch = *v.BrokerEpoch
 	}
-	return mustJSON(v)
-}
-
-// DecodeTopicAssignment reads it.
-func DecodeTopicAssignment(b []byte) (TopicAssignment, error) {
-	var v topicJSON
-	if err := decodeJSON(TopicsPath, b, &v); err != nil {
-		return TopicAssignment{}, err
+	if v.CleanEpoch != nil {
+		r.CleanEpoch = *v.CleanEpoch
 	}
-	id, err := ParseUUID(v.TopicID)
-	if err != nil {
-		return TopicAssignment{}, fmt.Errorf("coord: topic: %w", err)
-	}
-	a := TopicAssignment{id, make([][]int32, len(v.Partitions))}
-	for _, key := range slices.Sorted(maps.Keys(v.Partitions)) {
-		p, err := strconv.Atoi(key)
-		if err != nil || p < 0 || p >= len(a.Replicas) || strconv.Itoa(p) != key {
-			return TopicAssignment{}, fmt.Errorf("coord: topic %s: partition %q of %d", v.TopicID, key, len(a.Replicas))
-		}
-		a.Replicas[p] = v.Partitions[key]
-	}
-	return a, nil
-}
-
-// PartitionState is the content of PartitionStatePath. The node's version guards it: ISR changes are conditional writes.
-type PartitionState struct {
-	ControllerEpoch int32   `json:"controller_epoch"`
-	Leader          int32   `json:"leader"` // -1: none
-	Version         int     `json:"version"`
-	LeaderEpoch     int32   `json:"leader_epoch"`
-	ISR             []int32 `json:"isr"`
-}
-
-// Encode gives the JSON, version 1.
-func (s PartitionState) Encode() []byte {
-	s.Version = 1
-	if s.ISR == nil {
-		s.ISR = []int32{}
-	}
-	return mustJSON(s)
-}
-
-// DecodePartitionState reads it.
-func DecodePartitionState(b []byte) (PartitionState, error) {
-	var s PartitionState
-	return s, decodeJSON("partition state", b, &s)
+	return r, nil
 }
 
 type configJSON struct {
@@ -249,7 +195,11 @@ func mustJSON(v any) []byte {
 	return []byte(strings.TrimSuffix(b.String(), "\n"))
 }
 
+// decodeJSON wants an object: what is missing in it is for the caller to judge.
 func decodeJSON(what string, b []byte, v any) error {
+	if object := bytes.TrimLeft(b, " \t\r\n"); len(object) == 0 || object[0] != '{' {
+		return fmt.Errorf("coord: %s holds no JSON object: %.40q", what, b)
+	}
 	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("coord: %s holds no valid JSON: %w", what, err)
 	}

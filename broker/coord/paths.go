@@ -23,6 +23,8 @@ const (
 	ConfigChangesPath         = "/config/changes"
 	AdminPath                 = "/admin"
 	DeleteTopicsPath          = "/admin/delete_topics"
+	ReassignPartitionsPath    = "/admin/reassign_partitions"        // not there: none is asked for
+	PreferredElectionPath     = "/admin/preferred_replica_election" // not there: none is asked for
 	LatestProducerIDBlockPath = "/latest_producer_id_block"
 	ConsumersPath             = "/consumers"
 	StorageFormatPath         = "/lab_storage_format" // ours: the settings that its partitions were written with, see EncodeConfig
@@ -69,8 +71,29 @@ func TopicConfigPath(topic string) string { return TopicConfigsPath + "/" + topi
 // BrokerConfigPath holds a broker's dynamic settings, see EncodeConfig. broker is an id or DefaultBroker.
 func BrokerConfigPath(broker string) string { return BrokerConfigsPath + "/" + broker }
 
+// ISRChangePrefix is what a sequential ISRChange node is created with.
+const ISRChangePrefix = ISRChangeNotificationPath + "/isr_change_"
+
+// ConfigChangePrefix is what a sequential ConfigChange node is created with.
+const ConfigChangePrefix = ConfigChangesPath + "/config_change_"
+
 // DeleteTopicPath marks a topic whose deletion has begun. It has no data.
 func DeleteTopicPath(topic string) string { return DeleteTopicsPath + "/" + topic }
+
+// ParseSequence gives the number at the end of a sequential node's name.
+func ParseSequence(name string) (number int64, ok bool) {
+	const digits = 10
+	if len(name) < digits {
+		return 0, false
+	}
+	for _, c := range []byte(name[len(name)-digits:]) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		number = number*10 + int64(c-'0')
+	}
+	return number, true
+}
 
 // ParsePartitionStatePath takes PartitionStatePath apart.
 func ParsePartitionStatePath(path string) (topic string, partition int32, ok bool) {
