@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tidemark-log/tidemark/harness/load"
-	"github.com/tidemark-log/tidemark/harness/sut"
 )
 
 // Row is one limit, over its repeats.
@@ -69,9 +68,6 @@ type probe struct {
 
 // Run measures every limit Repeats times, interleaved, and tells onRow, when not nil, nothing until the end.
 func (s Suite) Run(ctx context.Context) ([]Row, error) {
-	if err := sut.TouchMemory(s.Dir, s.LoopBytes); err != nil {
-		return nil, err
-	}
 	probes := s.probes()
 	rows := make([]Row, len(probes))
 	for i, p := range probes {

@@ -58,6 +58,9 @@ func (d Disk) Run(ctx context.Context) (DiskResult, error) {
 	if d.Progress != nil {
 		d.Progress("laying out the file")
 	}
+	if err := sut.TouchMemory(d.FileBytes); err != nil {
+		return DiskResult{}, err
+	}
 	if err := layOut(ctx, name, d.FileBytes); err != nil {
 		return DiskResult{}, err
 	}
@@ -181,6 +184,13 @@ func Sustained(ctx context.Context, dir string, warm int64, measure time.Duratio
 		return 0, fmt.Errorf("limits: %w", err)
 	}
 	defer f.Close()
+	limit, err := sut.DirtyLimit()
+	if err != nil {
+		return 0, err
+	}
+	if err := sut.TouchMemory(limit); err != nil {
+		return 0, err
+	}
 	defer sut.DropClean(dir)()
 	chunk := load.Payload(load.NewRand(1, 1), 1<<20, 8)
 	var began time.Time

@@ -89,6 +89,9 @@ func (l Loop) Run(ctx context.Context) (LoopStats, error) {
 		c.File = filepath.Join(l.Dir, "limits-"+string(l.Mode))
 		defer os.Remove(c.File)
 	}
+	if err := sut.TouchMemory(l.FileBytes); err != nil {
+		return LoopStats{}, err
+	}
 	if l.FetchBytes > 0 {
 		if err := writeFile(c.File, l.FileBytes, l.FillBytes); err != nil {
 			return LoopStats{}, err

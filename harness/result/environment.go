@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tidemark-log/tidemark/harness/sut"
 )
 
 // Environment is what a run ran on, as far as it can bear on a number. Names of
@@ -95,6 +97,10 @@ func ReadEnvironment(ctx context.Context, scratch string, now time.Time) Environ
 		if v := readLine(file); v != "" {
 			e.Settings[name] = v
 		}
+	}
+	e.Settings["free_page_reporting"] = "off"
+	if order, on := sut.PageReporting(); on {
+		e.Settings["free_page_reporting"] = fmt.Sprintf("on, blocks of %d KiB and more", os.Getpagesize()<<order>>10)
 	}
 	for _, name := range []string{"GOMAXPROCS", "GOGC", "GOMEMLIMIT"} {
 		if v := os.Getenv(name); v != "" {

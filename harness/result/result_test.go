@@ -266,7 +266,7 @@ func TestABusyMachineIsSaidToBeBusy(t *testing.T) {
 
 func TestTheEnvironmentNamesWhatMatters(t *testing.T) {
 	e := ReadEnvironment(t.Context(), t.TempDir(), time.Now())
-	if e.Kernel == "" || e.CPUs < 1 || e.Memory <= 0 || e.FS == "" || e.Commit == "" || e.Settings["vm.dirty_ratio"] == "" {
+	if e.Kernel == "" || e.CPUs < 1 || e.Memory <= 0 || e.FS == "" || e.Commit == "" || e.Settings["vm.dirty_ratio"] == "" || e.Settings["free_page_reporting"] == "" {
 		t.Errorf("%+v", e)
 	}
 	host, err := os.Hostname()

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 	"unsafe"
 
@@ -131,39 +130,6 @@ func eachFile(dir string, do func(*os.File) error) error {
 		defer f.Close()
 		return do(f)
 	})
-}
-
-// touched is how much memory TouchMemory has seen to in this process.
-var touched struct {
-	sync.Mutex
-	bytes int64
-}
-
-// TouchMemory makes sure that the next n bytes of page cache come from memory
-// that has been used before. It writes a file of that length in dir and removes
-// it; its pages are freed and given out again first. On a virtual machine the
-// very first use of a page is a fault that the host must serve: ten times the
-// cost of the write it is part of. Once per process for each size is enough.
-func TouchMemory(dir string, n int64) error {
-	touched.Lock()
-	defer touched.Unlock()
-	if n <= touched.bytes {
-		return nil
-	}
-	f, err := os.CreateTemp(dir, "touch-*")
-	if err != nil {
-		return fmt.Errorf("sut: %w", err)
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	buf := make([]byte, 1<<20)
-	for off := int64(0); off < n; off += int64(len(buf)) {
-		if _, err := f.WriteAt(buf, off); err != nil {
-			return fmt.Errorf("sut: touch memory: %w", err)
-		}
-	}
-	touched.bytes = n
-	return nil
 }
 
 // WritebackRoom is how many bytes may be dirtied before the kernel begins to

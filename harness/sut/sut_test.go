@@ -120,16 +120,3 @@ func TestTheCacheIsDroppedWarmedAndSeen(t *testing.T) {
 	look("warmed", 8<<20, 8<<20)
 	DropClean(dir)() // started and stopped
 }
-
-func TestTouchedMemoryIsNotTouchedAgain(t *testing.T) {
-	dir := t.TempDir()
-	if err := TouchMemory(dir, 4<<20); err != nil {
-		t.Fatal(err)
-	}
-	if err := TouchMemory("/nowhere", 4<<20); err != nil {
-		t.Errorf("the second time: %v", err)
-	}
-	if left, _ := os.ReadDir(dir); len(left) > 0 {
-		t.Errorf("left %v", left)
-	}
-}

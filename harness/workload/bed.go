@@ -69,9 +69,29 @@ func makeBed(ctx context.Context, c *Cell, r *Result, defaults map[string]string
 		return b, err
 	}
 	if b.p.Partitions > 0 {
-		err = b.createTopic(ctx, b.topic, b.p.Partitions)
+		if err := b.createTopic(ctx, b.topic, b.p.Partitions); err != nil {
+			return b, err
+		}
 	}
-	return b, err
+	return b, b.touchMemory()
+}
+
+// touchMemory sees that the cell's page cache comes from memory the host has given.
+// It is called with the broker running and the last cell's data gone.
+func (b *bed) touchMemory() error {
+	if b.p.Kind == Idle {
+		return nil
+	}
+	bytes := b.p.DataBytes
+	if b.p.Regime == RegimeDisk { // what the page cache holds then is what is dirty
+		limit, err := sut.DirtyLimit()
+		if err != nil {
+			return err
+		}
+		bytes = limit
+	}
+	b.c.Progress("touching memory")
+	return sut.TouchMemory(bytes)
 }
 
 // overrides puts the cell's switches over what the kind and the workload need.

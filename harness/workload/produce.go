@@ -75,17 +75,11 @@ func diskWarmBytes() (int64, error) {
 	return limit * 13 / 10, err
 }
 
-// makeRoom sees to the disk regime: memory has been touched; in the cache regime it
-// also says how many bytes may be written, 0 in the disk regime.
+// makeRoom says how many bytes may be written in the cache regime, 0 in the disk regime.
 func makeRoom(c *Cell, r *Result) (int64, error) {
 	p := &c.Workload
 	if p.Regime == RegimeDisk {
-		c.Progress("touching memory")
-		warm, err := diskWarmBytes()
-		if err != nil {
-			return 0, err
-		}
-		return 0, sut.TouchMemory(c.Dir, warm)
+		return 0, nil
 	}
 	room, err := sut.WritebackRoom()
 	if err != nil {
@@ -95,8 +89,7 @@ func makeRoom(c *Cell, r *Result) (int64, error) {
 	if bytes < p.DataBytes/4 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("other dirty data leaves room for %d MB before writeback begins, asked for %d MB", bytes>>20, p.DataBytes>>20))
 	}
-	c.Progress("touching memory")
-	return max(bytes, 1<<20), sut.TouchMemory(c.Dir, bytes)
+	return max(bytes, 1<<20), nil
 }
 
 // segmentSettings preallocates in the cache regime, all of it in one segment where that is possible.
