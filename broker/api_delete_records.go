@@ -54,7 +54,7 @@ func (p *partition) deleteBelowLocked(fx *effects, offset int64) (int64, error) 
 		return -1, storage.ErrOffsetOutOfRange
 	}
 	if offset > p.log.LogStartOffset() {
-		if err := p.log.AdvanceLogStart(offset); err != nil {
+		if err := p.log.AdvanceLogStart(offset, p.visible); err != nil {
 			if errors.As(err, new(*storage.WriteError)) {
 				fx.dirFailed = err
 				return -1, storage.ErrStorage

@@ -75,7 +75,7 @@ func (b *Broker) closeDirs(clean bool) error {
 		if d.store == nil {
 			continue
 		}
-		if err := d.store.Close(clean && !d.unopened.Load()); err != nil && first == nil {
+		if err := d.store.Close(clean && !d.unopened.Load(), -1); err != nil && first == nil {
 			first = err
 		}
 	}

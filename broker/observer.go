@@ -91,8 +91,14 @@ func (l *observedLog) Truncate(offset int64) error {
 	return err
 }
 
-func (l *observedLog) AdvanceLogStart(offset int64) error {
-	err := l.Log.AdvanceLogStart(offset)
+func (l *observedLog) TruncateFullyAndStartAt(offset int64) error {
+	err := l.Log.TruncateFullyAndStartAt(offset)
+	l.changed()
+	return err
+}
+
+func (l *observedLog) AdvanceLogStart(offset, limit int64) error {
+	err := l.Log.AdvanceLogStart(offset, limit)
 	l.changed()
 	return err
 }
@@ -105,10 +111,10 @@ func (l *observedLog) Retain(now, limit int64) ([]storage.DeletedSegment, error)
 	return deleted, err
 }
 
-// upTo gives the leading batches that end at offset.
+// upTo gives the leading batches that end at offset; a leader's answer may end inside the next.
 func upTo(batches []byte, offset int64) []byte {
 	n := 0
-	for n < len(batches) {
+	for n+record.HeaderSize <= len(batches) {
 		h := record.ReadHeader(batches[n:])
 		if h.BaseOffset >= offset {
 			break

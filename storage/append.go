@@ -17,13 +17,21 @@ func (l *segmentLog) Append(batches []byte, a AppendArgs) (Appended, error) {
 	if err := l.writable(); err != nil {
 		return Appended{}, err
 	}
-	dup, err := checkAppend(batches, a, l.end.Load(), &l.cfg, &l.producers)
+	if a.Replica {
+		return l.appendReplica(batches, a)
+	}
+	dup, err := checkAppend(batches, &l.cfg, &l.producers)
 	if err != nil {
 		return Appended{}, err
 	}
 	if dup != nil {
 		return dup.appended(l.logStart.Load(), l.cfg.LogAppendTime), nil
 	}
+	return l.appendChecked(batches, a)
+}
+
+// appendChecked is Append once nothing speaks against the batches.
+func (l *segmentLog) appendChecked(batches []byte, a AppendArgs) (Appended, error) {
 	first, err := stampAppend(batches, a, l.end.Load(), &l.cfg)
 	if err != nil {
 		return Appended{}, err

@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"math"
-
 	"github.com/tidemark-log/tidemark/storage/record"
 )
 
@@ -11,7 +9,7 @@ import (
 // checkAppend walks batches that nobody has touched yet, against the producers'
 // state and the limits. dup is what a resend was first written as. The framing is the
 // caller's promise, and checked all the same: a wrong length here would be a wrong log for ever.
-func checkAppend(batches []byte, a AppendArgs, end int64, cfg *LogConfig, producers *producerStates) (dup *sequenceRange, err error) {
+func checkAppend(batches []byte, cfg *LogConfig, producers *producerStates) (dup *sequenceRange, err error) {
 	var ahead tentative
 	if len(batches) == 0 {
 		return nil, ErrInvalidRecord
@@ -25,15 +23,6 @@ func checkAppend(batches []byte, a AppendArgs, end int64, cfg *LogConfig, produc
 			return nil, ErrRecordListTooLarge
 		}
 		rest = rest[h.Size():]
-		if a.Replica {
-			// A leader's log has gaps at most: an offset that goes back is a fault, not data.
-			// One that no index entry could express would need a segment of its own.
-			if h.BaseOffset < end || h.LastOffsetDelta < 0 || h.LastOffset()-end > math.MaxInt32 {
-				return nil, ErrOffsetOutOfRange
-			}
-			end = h.NextOffset()
-			continue
-		}
 		if h.Size() > cfg.MaxMessageBytes {
 			return nil, ErrMessageTooLarge
 		}

@@ -243,12 +243,20 @@ func (l *btreeLog) Append(batches []byte, a AppendArgs) (Appended, error) {
 		return Appended{}, err
 	}
 	l.lastNow = a.Now
-	dup, err := checkAppend(batches, a, l.end.Load(), &l.cfg, &l.producers)
-	if err != nil {
-		return Appended{}, err
-	}
-	if dup != nil {
-		return dup.appended(l.start.Load(), l.cfg.LogAppendTime), nil
+	if a.Replica {
+		taken, err := l.replicaOf(a).check(batches)
+		if err != nil {
+			return Appended{}, err
+		}
+		batches = batches[:taken]
+	} else {
+		dup, err := checkAppend(batches, &l.cfg, &l.producers)
+		if err != nil {
+			return Appended{}, err
+		}
+		if dup != nil {
+			return dup.appended(l.start.Load(), l.cfg.LogAppendTime), nil
+		}
 	}
 	first, err := stampAppend(batches, a, l.end.Load(), &l.cfg)
 	if err != nil {
@@ -326,6 +334,23 @@ func (p *btreeAppender) put(h record.Header, batch []byte, times *btreeTimes) er
 		return nil
 	}
 	return putMessageIDs(p.ids, h)
+}
+
+func (l *btreeLog) replicaOf(a AppendArgs) replicaCheck {
+	return replicaCheck{log: l.name, end: l.end.Load(), empty: l.start.Load() == l.end.Load(), known: l.epochs.latest(), current: a.LeaderEpoch, offsets: OffsetsLogical}
+}
+
+// AssignEpoch notes an epoch that this replica leads.
+func (l *btreeLog) AssignEpoch(epoch int32, start int64) error {
+	return assignEpoch(l.name, &l.epochs, epoch, start, l.end.Load())
+}
+
+// LatestEpoch is the newest leader epoch.
+func (l *btreeLog) LatestEpoch() int32 { return l.epochs.newest() }
+
+// EndOffsetByNextEpoch answers by the rule before KIP-279.
+func (l *btreeLog) EndOffsetByNextEpoch(epoch int32) int64 {
+	return l.epochs.endByNext(epoch, l.end.Load())
 }
 
 // EndOffsetForEpoch answers from the leader epoch cache.

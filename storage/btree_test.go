@@ -24,7 +24,7 @@ func openTestBTree(t testing.TB, root string, change func(*LogConfig)) (*btreeLo
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { d.Close(false) })
+	t.Cleanup(func() { d.Close(false, -1) })
 	l, _, err := d.Open("orders", [16]byte{1}, 0, cfg, metamorphicStart)
 	if err != nil {
 		t.Fatal(err)
@@ -88,11 +88,11 @@ func TestMessageIDsComeAndGoWithTheirRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkMessageIDs(t, l)
-	if err := l.AdvanceLogStart(l.LogEndOffset() - 30); err != nil {
+	if err := l.AdvanceLogStart(l.LogEndOffset()-30, l.LogEndOffset()); err != nil {
 		t.Fatal(err)
 	}
 	checkMessageIDs(t, l)
-	if err := l.AdvanceLogStart(l.LogEndOffset()); err != nil {
+	if err := l.AdvanceLogStart(l.LogEndOffset(), l.LogEndOffset()); err != nil {
 		t.Fatal(err)
 	}
 	checkMessageIDs(t, l)
@@ -109,7 +109,7 @@ func TestInterruptedTrimGoesOnAtTheNextOpening(t *testing.T) {
 	if err := l.db.Update(func(tx *bbolt.Tx) error { return l.saveStart(tx, 22) }); err != nil {
 		t.Fatal(err)
 	}
-	d.Close(false)
+	d.Close(false, -1)
 	l, _ = openTestBTree(t, root, messageIDKeys)
 	if l.LogStartOffset() != 22 || l.LogEndOffset() != 40 {
 		t.Fatalf("[%d, %d), want [22, 40)", l.LogStartOffset(), l.LogEndOffset())
@@ -138,7 +138,7 @@ func TestLiveRegionDoesNotStopTheTree(t *testing.T) {
 	for l.Size() < 64*size {
 		mustAppend(t, l, plainBatch(rng, metamorphicStart, 100, 1000))
 	}
-	if err := l.AdvanceLogStart(l.LogEndOffset()); err != nil {
+	if err := l.AdvanceLogStart(l.LogEndOffset(), l.LogEndOffset()); err != nil {
 		t.Fatal(err)
 	}
 	mustAppend(t, l, plainBatch(rng, metamorphicStart, 100, 1000))
@@ -183,7 +183,7 @@ func TestDamagedTreeIsReported(t *testing.T) {
 	l, d := openTestBTree(t, root, func(*LogConfig) {})
 	mustAppend(t, l, plainBatch(rand.New(rand.NewPCG(1, 7)), metamorphicStart, 1, 10))
 	cfg := l.cfg
-	d.Close(false)
+	d.Close(false, -1)
 	file := filepath.Join(root, "logs", "orders-0", btreeFileName)
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -199,7 +199,7 @@ func TestDamagedTreeIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close(false)
+	defer d.Close(false, -1)
 	var damage *CorruptionError
 	if _, _, err := d.Open("orders", [16]byte{1}, 0, cfg, metamorphicStart); !errors.As(err, &damage) {
 		t.Fatalf("a tree without a valid meta page opened with %v", err)
@@ -228,7 +228,7 @@ func BenchmarkEngineAppend(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer d.Close(false)
+			defer d.Close(false, -1)
 			l, _, err := d.Open("orders", [16]byte{1}, 0, cfg, metamorphicStart)
 			if err != nil {
 				b.Fatal(err)

@@ -75,7 +75,8 @@ func (l *btreeLog) Truncate(offset int64) error {
 	if err := l.writable(); err != nil {
 		return err
 	}
-	if offset >= l.end.Load() {
+	if end := l.end.Load(); offset >= end {
+		l.epochs.truncateEnd(end)
 		return nil
 	}
 	var end int64
@@ -133,18 +134,63 @@ func (l *btreeLog) cutTo(tx *bbolt.Tx, offset int64) error {
 	return l.saveEnd(tx, offset)
 }
 
+// TruncateFullyAndStartAt says in one transaction that nothing below offset counts
+// any more; opening finishes the removal that a kill interrupts.
+func (l *btreeLog) TruncateFullyAndStartAt(offset int64) error {
+	if err := checkStart(l.name, offset); err != nil {
+		return err
+	}
+	if err := l.Truncate(offset); err != nil {
+		return err
+	}
+	l.epochs.clear()
+	l.producers.clear()
+	err := l.db.Update(func(tx *bbolt.Tx) error {
+		if err := tx.DeleteBucket(bucketTimes); err != nil {
+			return err
+		}
+		if _, err := tx.CreateBucket(bucketTimes); err != nil {
+			return err
+		}
+		if err := l.saveEpochs(tx); err != nil {
+			return err
+		}
+		if err := putOffset(tx, metaStart, offset); err != nil {
+			return err
+		}
+		if err := tx.Bucket(bucketMeta).Delete(metaBelow); err != nil {
+			return err
+		}
+		return l.saveEnd(tx, offset)
+	})
+	if err == nil {
+		err = l.removeBelow(offset)
+	}
+	if err == nil {
+		err = l.db.View(func(tx *bbolt.Tx) error { l.times.load(tx); return nil })
+	}
+	if err != nil {
+		return l.fail("truncate", err)
+	}
+	l.flushesStale = l.flushesOpen
+	l.end.Store(offset)
+	l.start.Store(offset)
+	l.flushed.Store(offset)
+	return nil
+}
+
 func putOffset(tx *bbolt.Tx, key []byte, offset int64) error {
 	return tx.Bucket(bucketMeta).Put(key, offsetKey(offset))
 }
 
 // AdvanceLogStart removes every batch that lies wholly below offset: what
 // deleting acknowledged messages costs a store of this kind.
-func (l *btreeLog) AdvanceLogStart(offset int64) error {
+func (l *btreeLog) AdvanceLogStart(offset, limit int64) error {
 	if err := l.writable(); err != nil {
 		return err
 	}
 	switch {
-	case offset > l.end.Load():
+	case offset > min(limit, l.end.Load()):
 		return ErrOffsetOutOfRange
 	case offset <= l.start.Load():
 		return nil
@@ -199,7 +245,7 @@ func (l *btreeLog) Retain(now, limit int64) ([]DeletedSegment, error) {
 	if err != nil {
 		return nil, l.fail("retain", err)
 	}
-	return deleted, l.AdvanceLogStart(start)
+	return deleted, l.AdvanceLogStart(start, limit)
 }
 
 // expired finds what retention deletes, oldest first, one entry for each reason,

@@ -134,7 +134,7 @@ func (w *crashWorld) step(line string) error {
 			w.startTo = w.log[n/3].base
 		}
 		w.startTo = min(w.startTo, w.end())
-		err := w.l.AdvanceLogStart(w.startTo)
+		err := w.l.AdvanceLogStart(w.startTo, w.end())
 		if err == nil {
 			w.start = max(w.start, w.startTo)
 		}
@@ -146,7 +146,7 @@ func (w *crashWorld) step(line string) error {
 	case "sweep":
 		return w.d.RemoveExpired(w.now)
 	case "close":
-		if err := w.d.Close(true); err != nil {
+		if err := w.d.Close(true, -1); err != nil {
 			return err
 		}
 		w.flushed = w.end()

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +46,9 @@ type Dir struct {
 	path     string
 	id       Identity
 	lock     io.Closer
-	clean    bool // the last process closed it cleanly
+	clean    bool        // the last process closed it cleanly
+	epoch    int64       // the broker epoch in its mark; -1: none
+	unlike   atomic.Bool // a log was not as its mark promised
 	warnings []string
 	offline  atomic.Pointer[error]
 
@@ -122,16 +125,8 @@ func (d *Dir) load() error {
 	if err := d.checkIdentity(); err != nil {
 		return err
 	}
-	// Before anything else is read or changed: a crash from here on must not find
-	// the mark of the process before (H2).
-	switch err := d.fs.Remove(d.file(cleanFile)); {
-	case err == nil:
-		d.clean = true
-		if err := d.fs.SyncDir(d.path); err != nil {
-			return fmt.Errorf("log directory %s: removing the clean shutdown mark: %w", d.path, err)
-		}
-	case !errors.Is(err, iofs.ErrNotExist):
-		return fmt.Errorf("log directory %s: removing the clean shutdown mark: %w", d.path, err)
+	if err := d.takeMark(); err != nil {
+		return err
 	}
 	if err := d.loadCheckpoints(); err != nil {
 		return err
@@ -157,6 +152,37 @@ func (d *Dir) load() error {
 		}
 	}
 	return nil
+}
+
+// takeMark reads the mark of a clean shutdown and removes it, before anything else is
+// read or changed: a crash from here on must not find the mark of the process before (H2).
+func (d *Dir) takeMark() error {
+	d.epoch = -1
+	b, err := readFile(d.fs, d.file(cleanFile), checkpointBytesMax)
+	if errors.Is(err, iofs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		if err = d.fs.Remove(d.file(cleanFile)); err == nil {
+			err = d.fs.SyncDir(d.path)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("log directory %s: taking the clean shutdown mark: %w", d.path, err)
+	}
+	d.clean = true
+	// Old brokers leave it empty. Without an epoch it proves a clean shutdown, but not whose.
+	mark := cleanMark{BrokerEpoch: -1}
+	if json.Unmarshal(b, &mark) == nil && mark.Version == 0 {
+		d.epoch = mark.BrokerEpoch
+	}
+	return nil
+}
+
+// cleanMark is the content of the mark, Kafka's.
+type cleanMark struct {
+	Version     int   `json:"version"`
+	BrokerEpoch int64 `json:"brokerEpoch"`
 }
 
 func (d *Dir) file(name string) string { return path.Join(d.path, name) }
@@ -210,6 +236,16 @@ func (d *Dir) SetClusterID(id string) error {
 
 // Clean says whether the last process to use the directory closed it cleanly.
 func (d *Dir) Clean() bool { return d.clean }
+
+// CleanEpoch is the broker epoch that the last process to use the directory was shut
+// down cleanly in; -1 when that is not proven. It is lost when a log turns out to be
+// not what a clean shutdown leaves, so ask when all logs are open.
+func (d *Dir) CleanEpoch() int64 {
+	if !d.clean || d.unlike.Load() {
+		return -1
+	}
+	return d.epoch
+}
 
 // Path is the directory's name.
 func (d *Dir) Path() string { return d.path }
@@ -305,8 +341,9 @@ func parsePartitionDir(name string) (topicPartition, bool) {
 func (tp topicPartition) dirName() string { return fmt.Sprintf("%s-%d", tp.topic, tp.partition) }
 
 // Close closes all logs and gives the directory back. Under clean it flushes
-// them first and leaves what a clean shutdown leaves, the mark last of all.
-func (d *Dir) Close(clean bool) error {
+// them first and leaves what a clean shutdown leaves, the mark last of all; it
+// carries brokerEpoch (-1: none), so that the next incarnation can prove which one ended cleanly.
+func (d *Dir) Close(clean bool, brokerEpoch int64) error {
 	var first error
 	keep := func(err error) {
 		if first == nil {
@@ -333,7 +370,7 @@ func (d *Dir) Close(clean bool) error {
 	if clean && first == nil && d.Offline() == nil {
 		keep(d.Checkpoint(nil))
 		if first == nil {
-			keep(replaceFileDurably(d.fs, d.file(cleanFile), []byte(`{"version":0,"brokerEpoch":-1}`)))
+			keep(replaceFileDurably(d.fs, d.file(cleanFile), fmt.Appendf(nil, `{"version":0,"brokerEpoch":%d}`, brokerEpoch)))
 		}
 	}
 	d.mu.Lock()

@@ -150,6 +150,19 @@ func (d *Dir) forget(tp topicPartition) error {
 	return nil
 }
 
+// lowerWatermark is for a truncation: a checkpointed high watermark above the log's
+// end would call committed what is yet to be appended there (S26).
+func (d *Dir) lowerWatermark(dir string, end int64) error {
+	tp, _ := parsePartitionDir(path.Base(dir))
+	d.checkpoint.Lock()
+	defer d.checkpoint.Unlock()
+	if w, ok := d.watermarks[tp]; !ok || w <= end {
+		return nil
+	}
+	d.watermarks[tp] = end
+	return d.writeOffsets(highWatermarkFile, d.watermarks)
+}
+
 // capWatermark keeps a high watermark from lying above the log's end, which recovery may have lowered.
 func (d *Dir) capWatermark(tp topicPartition, end int64) {
 	d.checkpoint.Lock()

@@ -40,6 +40,9 @@ func (d *Dir) Open(topic string, topicID [16]byte, partition int32, cfg LogConfi
 	if err != nil {
 		return nil, rep, err
 	}
+	if saved.clean && !rep.Clean {
+		d.unlike.Store(true)
+	}
 	d.capWatermark(tp, l.LogEndOffset())
 	d.mu.Lock()
 	d.logs[tp] = l

@@ -16,7 +16,7 @@ func TestADirectoryOfAnotherBrokerOrClusterIsRefused(t *testing.T) {
 	if _, err := OpenDir(disk, "data", Identity{ClusterID: "cluster", BrokerID: 1}); !errors.Is(err, vfs.ErrLocked) {
 		t.Errorf("while another has it: %v", err)
 	}
-	if err := d.Close(true); err != nil {
+	if err := d.Close(true, -1); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []Identity{{"other", 1}, {"cluster", 2}} {
@@ -33,7 +33,7 @@ func TestADirectoryOfAnotherBrokerOrClusterIsRefused(t *testing.T) {
 func TestAPartitionOfADeletedTopicOfTheSameNameIsRefused(t *testing.T) {
 	d := testDir(t, vfs.NewSim(nil))
 	testOpen(t, d, testConfig())
-	if err := d.Close(true); err != nil {
+	if err := d.Close(true, -1); err != nil {
 		t.Fatal(err)
 	}
 	d = testDir(t, d.fs)
@@ -141,7 +141,7 @@ func TestACleanReopeningReadsAHandfulOfBlocks(t *testing.T) {
 		for range 4000 {
 			testAppend(t, l, batchSpec{records: 3, valueSize: 300})
 		}
-		if err := d.Close(true); err != nil {
+		if err := d.Close(true, -1); err != nil {
 			t.Fatal(err)
 		}
 		reads = 0
@@ -189,7 +189,7 @@ func BenchmarkReopen(b *testing.B) {
 		}
 		testAppend(b, l, batchSpec{records: 10, valueSize: 100})
 	}
-	if err := d.Close(true); err != nil {
+	if err := d.Close(true, -1); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
@@ -206,7 +206,7 @@ func BenchmarkReopen(b *testing.B) {
 		}
 		b.ReportMetric(float64(time.Since(start).Milliseconds()), "open-ms")
 		b.StopTimer()
-		if err := d.Close(true); err != nil {
+		if err := d.Close(true, -1); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()

@@ -25,15 +25,22 @@ type epochStart struct {
 // Invariant: epochs and start offsets both rise.
 type epochCache struct {
 	entries []epochStart
-	version int64 // counts changes
-	durable int64 // version that is durable in the file
-	file    epochFile
+	// begun is an epoch that this replica leads and that has no batch here yet; it
+	// begins at the log end. It is not in the file: an epoch without a batch is
+	// forgotten when a log opens, as in Kafka, and its first batch names it. So a
+	// change of leadership costs no disk, and nothing of an epoch outlives its start (KAFKA-7415).
+	begun    int32
+	hasBegun bool
+	version  int64 // counts changes
+	durable  int64 // version that is durable in the file
+	file     epochFile
 }
 
 const epochFileName = "leader-epoch-checkpoint"
 
 // assign notes that a batch of that epoch stands at offset.
 func (c *epochCache) assign(epoch int32, offset int64) {
+	c.hasBegun = false
 	if epoch < 0 {
 		return
 	}
@@ -48,7 +55,26 @@ func (c *epochCache) assign(epoch int32, offset int64) {
 	c.version++
 }
 
-// latest is the newest epoch, or -1.
+// begin notes that a leader begins an epoch at the log end.
+func (c *epochCache) begin(epoch int32) error {
+	switch newest := c.newest(); {
+	case epoch < newest:
+		return fmt.Errorf("leader epoch %d begins in a log that knows epoch %d", epoch, newest)
+	case epoch > newest:
+		c.begun, c.hasBegun = epoch, true
+	}
+	return nil
+}
+
+// newest is the newest epoch, also one without a batch; or -1.
+func (c *epochCache) newest() int32 {
+	if c.hasBegun {
+		return c.begun
+	}
+	return c.latest()
+}
+
+// latest is the newest epoch that has a batch, or -1.
 func (c *epochCache) latest() int32 {
 	if n := len(c.entries); n > 0 {
 		return c.entries[n-1].epoch
@@ -58,8 +84,13 @@ func (c *epochCache) latest() int32 {
 
 // endOffset gives the largest epoch <= asked and where it ends: where the next
 // one starts, or at the log end (KIP-279: the start of a larger epoch alone
-// would let two logs differ below it, B3).
+// would let two logs differ below it, B3). One older than all that are known ends
+// where the first of those starts, as in Kafka: its batches are gone from here, and
+// nothing that a follower has above is of this log.
 func (c *epochCache) endOffset(asked int32, logEnd int64) (epoch int32, end int64) {
+	if c.hasBegun && c.begun <= asked {
+		return c.begun, logEnd
+	}
 	epoch, end = -1, logEnd
 	for i := len(c.entries) - 1; i >= 0; i-- {
 		if c.entries[i].epoch <= asked {
@@ -67,11 +98,37 @@ func (c *epochCache) endOffset(asked int32, logEnd int64) (epoch int32, end int6
 		}
 		end = c.entries[i].start
 	}
-	return -1, -1
+	if len(c.entries) == 0 || asked < 0 {
+		return -1, -1
+	}
+	return asked, end
 }
 
-// truncateEnd forgets epochs that start at offset or above.
+// endByNext is the rule before KIP-279: the start of the first epoch larger than
+// the one asked, which need not be known here; -1 when there is no answer.
+func (c *epochCache) endByNext(asked int32, logEnd int64) int64 {
+	if asked >= 0 && asked == c.newest() {
+		return logEnd
+	}
+	if len(c.entries) == 0 || asked < c.entries[0].epoch {
+		return -1
+	}
+	for _, e := range c.entries {
+		if e.epoch > asked {
+			return e.start
+		}
+	}
+	if c.hasBegun && c.begun > asked {
+		return logEnd
+	}
+	return -1
+}
+
+// truncateEnd forgets epochs that start at offset or above, also when the log ends
+// there already: one that this replica began as leader and that got no batch must
+// not be taken for what it fetches next.
 func (c *epochCache) truncateEnd(offset int64) {
+	c.hasBegun = false
 	n := len(c.entries)
 	for n > 0 && c.entries[n-1].start >= offset {
 		n--
@@ -94,6 +151,15 @@ func (c *epochCache) truncateStart(offset int64) {
 	c.entries = append(c.entries[:0:0], c.entries[n:]...)
 	c.entries[0].start = max(c.entries[0].start, offset)
 	c.version++
+}
+
+// clear forgets all.
+func (c *epochCache) clear() {
+	c.hasBegun = false
+	if len(c.entries) > 0 {
+		c.entries = nil
+		c.version++
+	}
 }
 
 func (c *epochCache) encode() []byte {

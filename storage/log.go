@@ -22,6 +22,11 @@ type Log interface {
 	// Append writes one or more validated record batches that stand back to back,
 	// setting base offset and leader epoch in place. The batches belong to the
 	// caller again when it returns. A *WriteError means the log directory must go offline.
+	//
+	// Under AppendArgs.Replica the batches are what a leader answered: they are
+	// checked here, CRC included, and kept as they are. They must begin at the log
+	// end. A last batch that the answer cuts off is left out: Appended.Bytes says how
+	// much was taken. What does not fit is a *ReplicaError, and nothing is written.
 	Append(batches []byte, a AppendArgs) (Appended, error)
 
 	// Read finds the batch that holds offset and gives whole batches from there,
@@ -33,9 +38,18 @@ type Log interface {
 	// OffsetForTimestamp gives the first offset whose timestamp is >= ts (ms); ok is false when there is none.
 	OffsetForTimestamp(ts int64) (offset, timestamp int64, epoch int32, ok bool, err error)
 
+	// AssignEpoch notes that this replica leads from start on, which is the log end, in
+	// that epoch: called before anything is appended or answered in it (KAFKA-7415).
+	AssignEpoch(epoch int32, start int64) error
+	// LatestEpoch is the newest leader epoch here, also one that has no batch yet; -1 when there is none.
+	LatestEpoch() int32
 	// EndOffsetForEpoch gives the largest leader epoch <= asked and the end offset
-	// of that epoch here (KIP-279); epoch -1 and offset -1 when there is none.
+	// of that epoch here (KIP-279); the epoch asked and where the oldest one that is
+	// known starts, when that is newer; epoch -1 and offset -1 when none is known.
 	EndOffsetForEpoch(epoch int32) (found int32, end int64)
+	// EndOffsetByNextEpoch is the answer before KIP-279, which lets logs diverge
+	// (B3): where the first epoch larger than asked starts; -1 when there is none.
+	EndOffsetByNextEpoch(epoch int32) (end int64)
 
 	LogStartOffset() int64
 	LogEndOffset() int64  // the next offset to write
@@ -48,10 +62,16 @@ type Log interface {
 	BeginFlush() *Flush
 	EndFlush(f *Flush, err error)
 
-	// Truncate removes everything at offset and above. Live regions keep their bytes.
+	// Truncate removes everything at offset and above, and the batch that spans it.
+	// Live regions keep their bytes. Leader epochs that have no batch below offset go,
+	// also when the log ends there already.
 	Truncate(offset int64) error
-	// AdvanceLogStart makes offset the log start offset (DeleteRecords) and drops whole segments below it.
-	AdvanceLogStart(offset int64) error
+	// TruncateFullyAndStartAt empties the log, which then begins and ends at offset,
+	// also above its old end: for a follower whose leader has nothing as old as it needs next.
+	TruncateFullyAndStartAt(offset int64) error
+	// AdvanceLogStart makes offset the log start offset (DeleteRecords; the leader's, on
+	// a follower) and drops whole segments below it. ErrOffsetOutOfRange above limit, the high watermark (H16).
+	AdvanceLogStart(offset, limit int64) error
 	// Retain deletes whole old segments by age and size, none that reaches limit
 	// (the high watermark). now is wall time in ms. It returns what it deleted.
 	Retain(now, limit int64) ([]DeletedSegment, error)
@@ -66,7 +86,7 @@ type Log interface {
 
 // AppendArgs says how to append.
 type AppendArgs struct {
-	LeaderEpoch int32
+	LeaderEpoch int32 // the one to stamp; under Replica the one that was fetched in: no batch may be of a later
 	Now         int64 // wall time, ms: LogAppendTime, roll by age
 	// Replica is true for batches fetched from a leader: offsets and epochs are
 	// already set and are kept, and sequence numbers are taken on trust.
@@ -79,7 +99,7 @@ type Appended struct {
 	LastOffset     int64
 	AppendTime     int64 // ms; -1 under CreateTime
 	LogStartOffset int64
-	Bytes          int
+	Bytes          int  // taken, of what was given
 	Duplicate      bool // an idempotent producer's resend: BaseOffset is the first send's, nothing was written
 	Rolled         bool // a new segment was begun: the old one wants a flush
 }

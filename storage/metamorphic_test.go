@@ -82,8 +82,8 @@ func TestMetamorphicTestBites(t *testing.T) {
 
 type startOneFurther struct{ Log }
 
-func (f startOneFurther) AdvanceLogStart(offset int64) error {
-	return f.Log.AdvanceLogStart(min(offset+1, f.LogEndOffset()))
+func (f startOneFurther) AdvanceLogStart(offset, limit int64) error {
+	return f.Log.AdvanceLogStart(min(offset+1, limit), limit)
 }
 
 type timestampLate struct{ Log }
@@ -273,7 +273,7 @@ func (r *run) perform(o op) (string, error) {
 		r.placed = slices.DeleteFunc(r.placed, func(p placedBatch) bool { return p.ordinal >= o.at })
 		return "", err
 	case opAdvanceStart:
-		return "", r.log.AdvanceLogStart(r.offset(o.at))
+		return "", r.log.AdvanceLogStart(r.offset(o.at), r.log.LogEndOffset())
 	case opReopen:
 		return "", r.reopen(o.kill, o.now)
 	}
@@ -397,7 +397,7 @@ func (r *run) retain(o opRetain) (string, error) {
 			return "", fmt.Errorf("retention took the batch at %d, %d ms old, and left %d bytes", p.ordinal, o.now-p.maxTime, left)
 		}
 	}
-	if err := r.log.AdvanceLogStart(r.offset(o.limit)); err != nil {
+	if err := r.log.AdvanceLogStart(r.offset(o.limit), r.offset(o.limit)); err != nil {
 		return "", err
 	}
 	return "", r.log.RemoveExpired(o.now)
@@ -516,7 +516,7 @@ func (w *logWorld) reopen(kill bool, now int64) (Log, error) {
 				return nil, err
 			}
 		}
-		if err := w.dir.Close(!kill); err != nil {
+		if err := w.dir.Close(!kill, -1); err != nil {
 			return nil, err
 		}
 	}
@@ -531,7 +531,7 @@ func (w *logWorld) reopen(kill bool, now int64) (Log, error) {
 	return l, err
 }
 
-func (w *logWorld) close() error { return w.dir.Close(true) }
+func (w *logWorld) close() error { return w.dir.Close(true, -1) }
 
 // lazyFS makes nothing durable: the test kills processes and cuts no power, and would mostly wait.
 type lazyFS struct{ *vfs.Real }

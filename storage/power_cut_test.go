@@ -131,7 +131,7 @@ func TestATimeIndexThatAPowerCutZeroedIsMadeAnewUnderByteOffsets(t *testing.T) {
 	for i := range 3 {
 		fill(t, l, 1, batchSpec{valueSize: 500, timestamp: int64(i)})
 	}
-	if err := l.dir.Close(true); err != nil { // leaves a snapshot from which the next recovery begins
+	if err := l.dir.Close(true, -1); err != nil { // leaves a snapshot from which the next recovery begins
 		t.Fatal(err)
 	}
 	l, _ = testOpen(t, testDir(t, disk), cfg)
@@ -166,7 +166,7 @@ func TestAFailedRemovalDuringRecoveryIsAnError(t *testing.T) {
 	if !disk.Rot(l.segments[0].path(), 200, 1) { // so that the later segments do not follow, and go
 		t.Fatal("nothing to damage")
 	}
-	for n := int64(2); ; n++ { // the first is of the clean shutdown's mark
+	for n := int64(1); ; n++ {
 		c := disk.Clone()
 		nth := vfs.FailNth(n, nil, vfs.OpRemove)
 		d := testDir(t, vfs.WithHook(c, nth.Hook))

@@ -56,7 +56,7 @@ func FuzzRecovery(f *testing.F) {
 		}
 		// Below the recovery point, and after a clean shutdown, the batches are believed.
 		checkRecovered(t, l, log, clean || recoveryPoint > 0)
-		if err := d.Close(true); err != nil {
+		if err := d.Close(true, -1); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -73,7 +73,7 @@ func fuzzSeed(f *testing.F, offsets OffsetScheme) (log, index, times, snapshot [
 		testAppend(f, l, batchSpec{records: 2, valueSize: 100, timestamp: int64(1000 + i), producer: 5, sequence: int32(2 * i)})
 	}
 	name := offsetName(l.LogEndOffset(), "")
-	if err := d.Close(true); err != nil {
+	if err := d.Close(true, -1); err != nil {
 		f.Fatal(err)
 	}
 	read := func(name string) []byte {

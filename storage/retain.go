@@ -81,11 +81,11 @@ func (l *segmentLog) lastWritten(s *segment) int64 {
 // AdvanceLogStart moves the log start offset and drops whole segments below it.
 // The checkpoint that survives a restart is the directory's: written here when
 // segments go, and otherwise with the next Dir.Checkpoint.
-func (l *segmentLog) AdvanceLogStart(offset int64) error {
+func (l *segmentLog) AdvanceLogStart(offset, limit int64) error {
 	if err := l.writable(); err != nil {
 		return err
 	}
-	if offset > l.end.Load() {
+	if offset > min(limit, l.end.Load()) {
 		return ErrOffsetOutOfRange
 	}
 	if offset <= l.logStart.Load() {

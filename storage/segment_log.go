@@ -65,6 +65,19 @@ func (l *segmentLog) Size() int64 {
 	return n
 }
 
+// AssignEpoch notes an epoch that this replica leads.
+func (l *segmentLog) AssignEpoch(epoch int32, start int64) error {
+	return assignEpoch(l.path, &l.epochs, epoch, start, l.end.Load())
+}
+
+// LatestEpoch is the newest leader epoch.
+func (l *segmentLog) LatestEpoch() int32 { return l.epochs.newest() }
+
+// EndOffsetByNextEpoch answers by the rule before KIP-279.
+func (l *segmentLog) EndOffsetByNextEpoch(epoch int32) int64 {
+	return l.epochs.endByNext(epoch, l.end.Load())
+}
+
 // EndOffsetForEpoch answers from the leader epoch cache.
 func (l *segmentLog) EndOffsetForEpoch(epoch int32) (found int32, end int64) {
 	return l.epochs.endOffset(epoch, l.end.Load())

@@ -273,7 +273,7 @@ func (c *conversation) remove(name string, a lineArgs) (out string, err error) {
 	case "remove":
 		err = c.l.RemoveExpired(a.int("now", 1000))
 	case "advance":
-		err = c.l.AdvanceLogStart(a.int("offset", 0))
+		err = c.l.AdvanceLogStart(a.int("offset", 0), a.int("limit", c.l.LogEndOffset()))
 	case "truncate":
 		err = c.l.Truncate(a.int("offset", 0))
 	}
@@ -284,7 +284,7 @@ func (c *conversation) files(name string, a lineArgs) (string, error) {
 	var out strings.Builder
 	switch name {
 	case "close":
-		return "", c.d.Close(true)
+		return "", c.d.Close(true, -1)
 	case "kill":
 		c.disk.Kill()
 		c.pinned = nil

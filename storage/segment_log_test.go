@@ -71,7 +71,7 @@ func TestEveryBatchIsFoundByEachOfItsOffsets(t *testing.T) {
 			}
 			appendSome(120)
 			check()
-			if err := d.Close(true); err != nil {
+			if err := d.Close(true, -1); err != nil {
 				t.Fatal(err)
 			}
 			d = testDir(t, vfs.NewReal(d.fs.(*vfs.Real).RealPath(""), nil))
@@ -84,7 +84,7 @@ func TestEveryBatchIsFoundByEachOfItsOffsets(t *testing.T) {
 			testFlush(t, l)
 			appendSome(30)
 			check()
-			if err := d.Close(false); err != nil {
+			if err := d.Close(false, -1); err != nil {
 				t.Fatal(err)
 			}
 			d = testDir(t, vfs.NewReal(d.fs.(*vfs.Real).RealPath(""), nil))
@@ -95,7 +95,7 @@ func TestEveryBatchIsFoundByEachOfItsOffsets(t *testing.T) {
 			check()
 			appendSome(10)
 			check()
-			if err := d.Close(true); err != nil {
+			if err := d.Close(true, -1); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -161,7 +161,7 @@ func TestAFullDiskTakesTheDirectoryOffline(t *testing.T) {
 			continue
 		}
 		flushed := l.FlushedOffset()
-		_ = d.Close(true)
+		_ = d.Close(true, -1)
 		again, rep := testOpen(t, testDir(t, disk), testConfig())
 		if rep.Clean || again.LogEndOffset() < flushed {
 			t.Errorf("with %d bytes: log ends at %d, flushed to %d, clean %v", space, again.LogEndOffset(), flushed, rep.Clean)

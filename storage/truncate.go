@@ -1,5 +1,7 @@
 package storage
 
+import "slices"
+
 // Truncate removes everything at offset and above, and the batch that spans
 // offset as a whole: the log ends at a batch, so that what follows can be
 // fetched again from there.
@@ -12,10 +14,25 @@ func (l *segmentLog) Truncate(offset int64) error {
 	if err := l.writable(); err != nil {
 		return err
 	}
-	if offset >= l.end.Load() {
+	if end := l.end.Load(); offset >= end {
+		l.epochs.truncateEnd(end)
 		return nil
 	}
 	offset = max(offset, 0)
+	start := l.logStart.Load()
+	if err := l.truncateBelowEnd(offset); err != nil {
+		return err
+	}
+	if l.logStart.Load() < start {
+		// One that came back after a restart would hide what is appended below it.
+		if err := l.dir.saveLogStarts(); err != nil {
+			return l.fail("checkpoint", logStartFile, 0, err)
+		}
+	}
+	return nil
+}
+
+func (l *segmentLog) truncateBelowEnd(offset int64) error {
 	if offset < l.segments[0].base {
 		return l.restartAt(offset)
 	}
@@ -67,6 +84,9 @@ func (l *segmentLog) lowerEnd(end int64) error {
 		if err := l.dir.saveRecoveryPoints(); err != nil {
 			return l.fail("checkpoint", recoveryPointFile, 0, err)
 		}
+	}
+	if err := l.dir.lowerWatermark(l.path, end); err != nil {
+		return l.fail("checkpoint", highWatermarkFile, 0, err)
 	}
 	return nil
 }
@@ -203,4 +223,78 @@ func (l *segmentLog) restartAt(offset int64) error {
 		return err
 	}
 	return l.afterCut(offset)
+}
+
+// TruncateFullyAndStartAt empties the log and begins it anew at offset. What it
+// knew of leader epochs and producers goes with the batches.
+func (l *segmentLog) TruncateFullyAndStartAt(offset int64) error {
+	if err := l.writable(); err != nil {
+		return err
+	}
+	if err := checkStart(l.path, offset); err != nil {
+		return err
+	}
+	if offset < l.end.Load() {
+		if err := l.restartAt(offset); err != nil {
+			return err
+		}
+	}
+	if err := l.restartAbove(offset); err != nil {
+		return err
+	}
+	for _, o := range slices.Clone(l.snapshots.offsets) {
+		if err := l.removeSnapshot(o); err != nil {
+			return err
+		}
+	}
+	l.producers.clear()
+	l.epochs.clear()
+	return l.writeEpochs()
+}
+
+// restartAbove empties the log and begins it anew at offset, which is not below its
+// end. A power cut leaves the one log or the other, by the order of things: the new
+// segment's name is durable before the log start is, and what lies below the log
+// start is a leftover when the log opens. Without the log start the new segment
+// follows nothing, and goes.
+func (l *segmentLog) restartAbove(offset int64) error {
+	l.cuts++
+	l.found.clear()
+	if s := l.active(); s.size > 0 || s.base != offset {
+		if err := l.create(offset, s.created); err != nil {
+			return err
+		}
+		if err := l.syncNames(); err != nil {
+			return err
+		}
+	}
+	l.end.Store(offset)
+	l.logStart.Store(offset)
+	if err := l.dir.saveLogStarts(); err != nil {
+		return l.fail("checkpoint", logStartFile, 0, err)
+	}
+	// Only now: a checkpoint that came before the log start's would call durable what is not there.
+	l.flushed.Store(offset)
+	for len(l.segments) > 1 {
+		s := l.segments[0]
+		l.segments = l.segments[1:]
+		if err := l.deleteSegment(s, -1); err != nil {
+			return err
+		}
+	}
+	l.segments = append([]*segment(nil), l.segments...)
+	return l.syncNames()
+}
+
+// writeEpochs makes the leader epochs durable at once.
+func (l *segmentLog) writeEpochs() error {
+	if l.epochs.version <= l.epochs.durable {
+		return nil
+	}
+	w := epochWrite{file: &l.epochs.file, version: l.epochs.version, content: l.epochs.encode()}
+	if err := w.Sync(); err != nil {
+		return l.fail("checkpoint", l.epochs.file.path, 0, err)
+	}
+	l.epochs.durable = l.epochs.version
+	return nil
 }

@@ -39,7 +39,7 @@ func newPinnedLog(t *testing.T) *pinnedLog {
 	}
 	t.Cleanup(func() {
 		p.log.Close()
-		d.Close(false)
+		d.Close(false, -1)
 	})
 	b := record.NewBuilder(record.None)
 	b.Append(0, nil, make([]byte, 4<<20))
@@ -74,7 +74,7 @@ func (p *pinnedLog) deleteFirstSegment() {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.log.AdvanceLogStart(p.end); err != nil {
+	if err := p.log.AdvanceLogStart(p.end, p.end); err != nil {
 		p.t.Fatal(err)
 	}
 }
