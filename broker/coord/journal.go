@@ -2,8 +2,14 @@ package coord
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
+	"io/fs"
+	"path"
+
+	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
 // The journal is one file: entries back to back, the first a snapshot of the
@@ -113,6 +119,39 @@ type loaded struct {
 	clean bool   // it ends with a clean shutdown
 	cutAt int64  // where a torn tail begins; -1: there is none
 	why   string // what is wrong there
+}
+
+// readJournal rebuilds the tree from the journal in dir; where there is none it is the
+// root alone. torn tells of a tail that was left out.
+func readJournal(disk vfs.FS, dir string) (t *Tree, torn string, err error) {
+	name := path.Join(dir, journalName)
+	f, err := disk.Open(name, vfs.ReadOnly)
+	if errors.Is(err, fs.ErrNotExist) {
+		return NewTree(), "", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("coord: %w", err)
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, "", fmt.Errorf("coord: %w", err)
+	}
+	if size > journalBytesLimit {
+		return nil, "", &CorruptionError{name, 0, fmt.Sprintf("%d bytes are too many for a journal", size)}
+	}
+	b := make([]byte, size)
+	if n, err := f.ReadAt(b, 0); err != nil && !(err == io.EOF && int64(n) == size) {
+		return nil, "", fmt.Errorf("coord: read %s: %w", name, err)
+	}
+	got, err := loadJournal(name, b)
+	if err != nil {
+		return nil, "", err
+	}
+	if got.cutAt >= 0 {
+		torn = fmt.Sprintf("coord: %s: torn tail cut at byte %d of %d (%s): it was never acknowledged", name, got.cutAt, size, got.why)
+	}
+	return got.tree, torn, nil
 }
 
 // loadJournal rebuilds the tree. A torn tail is left out and told; damage is a *CorruptionError.

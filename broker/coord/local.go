@@ -1,10 +1,7 @@
 package coord
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"path"
 	"sync"
 	"time"
@@ -118,34 +115,14 @@ func (t *Tree) mustApply(txn Txn) {
 }
 
 func (l *Local) load() error {
-	name := path.Join(l.dir, journalName)
-	f, err := l.env.Disk().Open(name, vfs.ReadOnly)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("coord: %w", err)
-	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return fmt.Errorf("coord: %w", err)
-	}
-	if size > journalBytesLimit {
-		return &CorruptionError{name, 0, fmt.Sprintf("%d bytes are too many for a journal", size)}
-	}
-	b := make([]byte, size)
-	if n, err := f.ReadAt(b, 0); err != nil && !(err == io.EOF && int64(n) == size) {
-		return fmt.Errorf("coord: read %s: %w", name, err)
-	}
-	got, err := loadJournal(name, b)
+	t, torn, err := readJournal(l.env.Disk(), l.dir)
 	if err != nil {
 		return err
 	}
-	if got.cutAt >= 0 {
-		l.env.Warn(fmt.Sprintf("coord: %s: torn tail cut at byte %d of %d (%s): it was never acknowledged", name, got.cutAt, size, got.why))
+	if torn != "" {
+		l.env.Warn(torn)
 	}
-	l.tree = got.tree
+	l.tree = t
 	return nil
 }
 

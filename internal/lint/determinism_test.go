@@ -20,6 +20,7 @@ var deciding = []string{"./broker/...", "./storage/...", "./sim/...", "./experim
 var live = []struct{ pattern, why string }{
 	{"broker/server/", "the live shell: goroutines and sockets"},
 	{"broker/env/real/", "the live Env: the machine's clock and a pool for syncs"},
+	{"broker/coord/zkserver/", "the live shell around the tree: goroutines and sockets"},
 	{"storage/vfs/real.go", "the real file system"},
 }
 
