@@ -159,9 +159,11 @@ func addFetchLimit(ctx context.Context, c *Cell, r *Result) error {
 	if err != nil {
 		return err
 	}
+	batch := len(one[0].Bytes)
+	chunk := max(1, p.FetchBytes/batch) * batch // an answer holds whole batches; see limits.Loop for why the loop's must too
 	st, err := limits.Loop{
-		Binary: c.Binary, Dir: c.Dir, Mode: loopMode(c.Broker), FillBytes: len(one[0].Bytes), FetchBytes: p.FetchBytes, Depth: p.Inflight,
-		FileBytes: max(p.DataBytes, int64(p.FetchBytes)), Warmup: p.Warmup, Measure: p.Measure,
+		Binary: c.Binary, Dir: c.Dir, Mode: loopMode(c.Broker), FillBytes: batch, FetchBytes: chunk, Depth: p.Inflight,
+		FileBytes: max(p.DataBytes, int64(chunk)), Warmup: p.Warmup, Measure: p.Measure,
 	}.Run(ctx)
 	if err != nil {
 		return err
