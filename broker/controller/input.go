@@ -1,0 +1,197 @@
+package controller
+
+// TopicID is a topic's UUID.
+type TopicID = [16]byte
+
+// TopicPartition names a partition.
+type TopicPartition struct {
+	Topic     string
+	Partition int32
+}
+
+// NoLeader as a leader says that there is none.
+const NoLeader int32 = -1
+
+// LeaderDuringDelete is what metadata says of a topic that is being deleted: brokers forget it.
+const LeaderDuringDelete int32 = -2
+
+// State is the content of a partition's state node. The node's version is the partition epoch.
+type State struct {
+	ControllerEpoch int32 // of the controller that wrote it last
+	Leader          int32 // or NoLeader
+	LeaderEpoch     int32
+	ISR             []int32
+	ELR             []int32 // KIP-966: out of the ISR, but with everything that is committed
+	LastLeader      int32   // who led last while there is no leader, else NoLeader
+}
+
+// Broker is a registration in /brokers/ids.
+type Broker struct {
+	ID         int32
+	Epoch      int64 // version of /brokers/epochs/ID
+	CleanEpoch int64 // the epoch that its disk proves was shut down cleanly; -1: none
+	Host       string
+	Port       int32
+	Rack       string
+}
+
+// Topic is what a topic's node and its settings say.
+type Topic struct {
+	Name       string
+	ID         TopicID
+	Version    int32        // of the topic's node
+	Partitions []Assignment // by partition number
+
+	MinISR  int  // min.insync.replicas of the topic
+	Unclean bool // unclean.leader.election.enable of the topic
+}
+
+// Assignment says who replicates a partition: KIP-455's fields of the topic's node.
+// While a reassignment runs, Replicas are the old and the new ones, the new first.
+type Assignment struct {
+	Replicas []int32 // preferred leader first
+	Adding   []int32
+	Removing []int32
+}
+
+// Handled says up to which broker epoch a broker's start was dealt with.
+type Handled struct {
+	Broker int32
+	Epoch  int64
+}
+
+// Input is one of the types below.
+type Input any
+
+// Loaded is the first input: everything that a newly elected controller reads, after
+// it has raised the controller epoch. The driver sets its watches before it reads.
+type Loaded struct {
+	ControllerEpoch int32
+	EpochVersion    int32 // version of /controller_epoch after raising it
+	Brokers         []Broker
+	Topics          []Topic
+	States          []StateRead
+	Delete          []string  // children of /admin/delete_topics
+	Handled         []Handled // content of the node that WriteHandled writes; empty if it is not there
+}
+
+// BrokersRead is the whole list of registrations, after each change of /brokers/ids or a ReadBrokers effect.
+type BrokersRead struct{ Brokers []Broker }
+
+// TopicsRead are topic nodes (and settings) that were read: new topics, changed
+// assignments (more partitions), changed settings, or those of a ReadTopics effect. A topic older than
+// what the controller knows is ignored. Topics vanish only by DeleteTopic.
+type TopicsRead struct{ Topics []Topic }
+
+// DeleteTopics are the children of /admin/delete_topics. A name of no topic is answered with DeleteTopic at once, which clears the mark.
+type DeleteTopics struct{ Topics []string }
+
+// StateRead is what became of reading a state node.
+type StateRead struct {
+	Partition TopicPartition
+	Failed    bool // could not be read: ask again later
+	Found     bool
+	State     State
+	Version   int32
+}
+
+// StatesRead answers ReadStates, or follows an ISR change notification.
+type StatesRead struct{ States []StateRead }
+
+// Outcome of a write.
+type Outcome uint8
+
+const (
+	Accepted Outcome = iota
+	Conflict         // bad version, node exists, no node: nothing was written
+	Unknown          // connection lost or any other error: it may have been written
+	Fenced           // the check of /controller_epoch failed, or the session expired: somebody else is controller
+)
+
+// StateWritten is the outcome for one partition. Version is the node's after it, when accepted.
+type StateWritten struct {
+	Partition TopicPartition
+	Outcome   Outcome
+	Version   int32
+}
+
+// StatesWritten are outcomes of writes in WriteStates effects, in any grouping. Several at once make for fewer commands.
+type StatesWritten struct{ Results []StateWritten }
+
+// StatesCreated is the outcome of one CreateStates effect; all or nothing.
+type StatesCreated struct {
+	Topic      string
+	Partitions []int32
+	Outcome    Outcome
+}
+
+// TopicWritten is the outcome of one WriteTopic effect.
+type TopicWritten struct {
+	Topic   string
+	Outcome Outcome
+	Version int32   // of the topic's node
+	States  []int32 // versions of the states, in the order of the effect
+}
+
+// TopicDeleted is the outcome of DeleteTopic. Nodes that were gone already count as deleted.
+type TopicDeleted struct {
+	Topic   string
+	Outcome Outcome
+}
+
+// HandledWritten is the outcome of WriteHandled.
+type HandledWritten struct{ Outcome Outcome }
+
+// CommandDone ends a Send. Seq is the Send's.
+type CommandDone struct {
+	Broker int32
+	Seq    uint64
+	Failed bool  // no response: timeout or connection error. It may have been carried out
+	Code   int16 // of the whole response
+	// Errors are the partitions whose code is not 0.
+	Errors []PartitionError
+}
+
+// PartitionError is one partition's error code.
+type PartitionError struct {
+	Partition TopicPartition
+	Code      int16
+}
+
+// ReplicasOffline: replicas on a failed log directory of a running broker. They count as dead until the broker starts anew.
+// Errors KAFKA_STORAGE_ERROR of a LeaderAndISR say the same.
+type ReplicasOffline struct {
+	Broker     int32
+	Partitions []TopicPartition
+}
+
+// ControlledShutdown asks that a broker may stop: its leaderships move, its replicas leave the ISR.
+// The Answer, when all writes are done, names in Partitions those it still leads.
+type ControlledShutdown struct {
+	Request uint64
+	Broker  int32
+	Epoch   int64
+}
+
+// ElectLeaders asks for the preferred leader of each partition, or with Unclean for any at
+// all where there is none (KIP-460). No partitions: all. It is also what /admin/preferred_replica_election asks (Request 0).
+type ElectLeaders struct {
+	Request    uint64
+	Unclean    bool
+	Partitions []TopicPartition
+}
+
+// Reassign asks for other replicas (KIP-455), answered when the topics' nodes say so.
+type Reassign struct {
+	Request    uint64
+	Partitions []Reassignment
+}
+
+// Reassignment of one partition. No replicas: cancel what is running.
+type Reassignment struct {
+	Partition TopicPartition
+	Replicas  []int32
+}
+
+// Tick says that time has passed.
+type Tick struct{}
