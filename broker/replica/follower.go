@@ -232,8 +232,10 @@ func (f *Follower) partsAt(at EpochEnd) (to Offset, found bool) {
 	}
 	own, end := f.log.EndOffsetForEpoch(at.Epoch)
 	switch {
-	case own < 0: // nothing here is of an epoch that old
-		return min(at.End, leo), true
+	case own < 0:
+		// All that is here is of epochs that the leader does not have. (Kafka keeps
+		// what lies below at.End, and then finds no way out of the divergence.)
+		return min(at.End, f.log.LogStartOffset()), true
 	case own != at.Epoch:
 		return min(end, leo), false
 	}

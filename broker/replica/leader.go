@@ -278,7 +278,10 @@ func (l *Leader) minISR() int { return max(1, min(l.cfg.MinISR, len(l.replicas))
 func (l *Leader) assign(replicas []BrokerID, now time.Duration) {
 	l.replicas = ascending(l.replicas, replicas)
 	for i := range l.others {
-		l.others[i].Assigned = false
+		p := &l.others[i]
+		if p.Assigned = slices.Contains(l.replicas, p.ID); !p.Assigned {
+			p.LEO = unknown // its log may go; it may still be in an ISR, and come back (C12)
+		}
 	}
 	for _, id := range l.replicas {
 		if id != l.self {
