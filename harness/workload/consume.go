@@ -85,7 +85,14 @@ func (b *bed) bringCacheInto(ctx context.Context, state CacheState) error {
 	}
 	switch state {
 	case Cold:
+		// The broker too: a cache of its own would stay warm.
+		if err := b.broker.Stop(); err != nil {
+			return err
+		}
 		if err := sut.DropCache(b.broker.DataDir()); err != nil {
+			return err
+		}
+		if err := b.broker.Start(ctx); err != nil {
 			return err
 		}
 		if st, ok := sut.Cached(b.broker.DataDir()); ok && st.Cached > st.Size/10 {

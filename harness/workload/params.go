@@ -57,7 +57,7 @@ type CacheState string
 
 const (
 	Warm      CacheState = "warm"      // all of it is in the page cache, the broker has run on
-	Cold      CacheState = "cold"      // the log files' pages were dropped, the broker has run on
+	Cold      CacheState = "cold"      // the broker was restarted and the log files' pages were dropped: no cache holds anything
 	Restarted CacheState = "restarted" // the broker was stopped cleanly and started, the page cache was left alone
 )
 

@@ -214,3 +214,13 @@ func commandLines(t *testing.T) (all []string) {
 	}
 	return all
 }
+
+// A process cache that stayed warm would serve a cold read with one copy for each byte; filled from the log it makes two.
+func TestColdIsColdForAProcessCacheToo(t *testing.T) {
+	for state, warm := range map[string]bool{"warm": true, "restarted": false, "cold": false} {
+		r := run(t, quick(t, Consume, "cache_state="+state, "lab.cache=process", "lab.fetch.transfer=copy"))
+		if copies := r.Metrics["copied-bytes/byte"]; (copies < 1.5) != warm {
+			t.Errorf("%s: %.2f bytes copied for each byte", state, copies)
+		}
+	}
+}
