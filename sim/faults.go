@@ -19,7 +19,7 @@ func (w *World) scheduleFault() {
 }
 
 func (w *World) drawFault() {
-	i := w.broker
+	i := w.live
 	if i == nil || i.stopping {
 		return
 	}
@@ -40,7 +40,7 @@ func (w *World) drawFault() {
 	case 5:
 		if w.cfg.ioErrors && i.open && i.fail == nil {
 			i.fail = drawFailure(w.rng)
-			w.after(i, w.between(50*time.Millisecond, time.Second), func() { // somebody notices, and restarts it
+			w.after(&i.process, w.between(50*time.Millisecond, time.Second), func() { // somebody notices, and restarts it
 				if i.down || i.fail == nil {
 					w.crash(w.drawPower())
 				}
@@ -78,7 +78,7 @@ func (w *World) drawCrash(i *incarnation) {
 
 // crashed is the event loop's answer to a crash mark.
 func (w *World) crashed(m crashMark) {
-	if m.owner != w.broker || m.owner.dead {
+	if m.owner != w.live || m.owner.dead {
 		return
 	}
 	switch {
@@ -94,11 +94,11 @@ func (w *World) kill() { w.crash(false) }
 
 // crash ends the broker's life, with or without what was not synced.
 func (w *World) crash(power bool) {
-	i := w.broker
+	i := w.live
 	if i == nil {
 		return
 	}
-	w.end(i)
+	w.end()
 	if power {
 		w.cutPower()
 	} else {
@@ -109,9 +109,8 @@ func (w *World) crash(power bool) {
 	w.restart()
 }
 
-func (w *World) end(i *incarnation) {
-	i.dead = true
-	w.broker = nil
+func (w *World) end() {
+	w.endLife()
 	for _, c := range w.conns {
 		w.after(nil, w.latency(), c.breakDown)
 	}
@@ -137,12 +136,12 @@ func (w *World) restart() {
 // shutdown ends a life in order. What was acknowledged is durable after it,
 // whatever the policy.
 func (w *World) shutdown() {
-	i := w.broker
+	i := w.live
 	i.stopping = true
 	w.trace.say(w.now, "shutdown begins")
 	i.broker.Shutdown(func(err error) {
-		w.after(i, 0, func() {
-			w.end(i)
+		w.after(&i.process, 0, func() {
+			w.end()
 			if err != nil && !i.injected {
 				w.violated("a shutdown fails: %v", err)
 				return

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidemark-log/tidemark/broker"
 	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
@@ -19,12 +18,12 @@ type crashMark struct{ owner *incarnation }
 
 // incarnation is one process's life of the broker, and its env.Env.
 type incarnation struct {
-	w      *World
+	process
+	*node
 	number int
 	born   time.Duration
-	broker *broker.Broker
-	disk   vfs.FS // the world's, hooked
-	dead   bool
+	broker server
+	disk   vfs.FS // the node's, hooked
 
 	started  bool // ready was called
 	open     bool // takes connections: what was recovered has been judged
@@ -47,13 +46,13 @@ type failure struct {
 
 var _ env.Env = (*incarnation)(nil)
 
-func (i *incarnation) Now() time.Duration { return i.w.now - i.born }
-func (i *incarnation) Wall() time.Time    { return start.Add(i.w.now) }
+func (i *incarnation) Now() time.Duration { return i.elapsed(i.w.now - i.born) }
+func (i *incarnation) Wall() time.Time    { return i.wall() }
 func (i *incarnation) Rand() env.Rand     { return i.w.rng }
 func (i *incarnation) Disk() vfs.FS       { return i.disk }
 
 func (i *incarnation) After(d time.Duration, f func()) (stop func() bool) {
-	e := i.w.after(i, d, f)
+	e := i.w.after(&i.process, i.toReal(d), f)
 	return func() bool { return i.w.stop(e) }
 }
 
@@ -62,7 +61,7 @@ func (i *incarnation) After(d time.Duration, f func()) (stop func() bool) {
 func (i *incarnation) Sync(steps []vfs.Syncer, done func(error)) {
 	steps = slices.Clone(steps)
 	i.syncs++
-	i.w.after(i, i.w.between(0, time.Millisecond), func() { i.syncStep(steps, done) })
+	i.w.after(&i.process, i.w.between(0, time.Millisecond), func() { i.syncStep(steps, done) })
 }
 
 func (i *incarnation) syncStep(steps []vfs.Syncer, done func(error)) {
@@ -75,7 +74,7 @@ func (i *incarnation) syncStep(steps []vfs.Syncer, done func(error)) {
 	if b, ok := steps[0].(vfs.BeginSyncer); ok {
 		finish = b.BeginSync()
 	}
-	i.w.after(i, i.w.between(50*time.Microsecond, i.w.cfg.syncMax), func() {
+	i.w.after(&i.process, i.w.between(50*time.Microsecond, i.syncMax), func() {
 		if err := finish(); err != nil {
 			i.syncs--
 			done(err)
@@ -86,7 +85,11 @@ func (i *incarnation) syncStep(steps []vfs.Syncer, done func(error)) {
 }
 
 func (i *incarnation) Report(level env.Level, text string) {
-	i.w.trace.say(i.w.now, "broker %s: %s", [...]string{"info", "warn", "error"}[level], text)
+	if i.id == 0 {
+		i.w.trace.say(i.w.now, "broker %s: %s", levelNames[level], text)
+	} else {
+		i.say("%s: %s", levelNames[level], text)
+	}
 	for _, p := range reportProbes {
 		if strings.Contains(text, p.text) {
 			i.w.trace.probe(p.probe)
@@ -96,6 +99,8 @@ func (i *incarnation) Report(level env.Level, text string) {
 		i.down = true
 	}
 }
+
+var levelNames = [...]string{"info", "warn", "error"}
 
 // reportProbes tells rare paths by what the broker says of them.
 var reportProbes = []struct{ text, probe string }{
@@ -111,7 +116,7 @@ func (i *incarnation) hook(op vfs.Op) error {
 	if i.dead {
 		panic(crashMark{i}) // deferred calls on the way out change nothing any more
 	}
-	i.w.trace.op(i.w.now, op)
+	i.w.trace.op(i.w.now, i.id, op)
 	if op.Kind == vfs.OpWrite && i.syncs > 0 {
 		i.w.trace.probe("write while a sync was under way")
 	}
@@ -135,10 +140,10 @@ func (i *incarnation) die(op vfs.Op) error {
 	if op.Kind == vfs.OpWrite && op.Len > 1 && i.w.chance(2) {
 		n := 1 + i.w.rng.IntN(op.Len-1)
 		i.w.trace.probe("crash in the middle of a write")
-		i.w.trace.say(i.w.now, "the process dies %d bytes into %s of %s", n, op.Kind.String(), op.Name)
+		i.say("the process dies %d bytes into %s of %s", n, op.Kind.String(), op.Name)
 		return &vfs.Partial{Bytes: n, Err: vfs.ErrInjected, Then: mark}
 	}
-	i.w.trace.say(i.w.now, "the process dies before %s of %s", op.Kind.String(), op.Name)
+	i.say("the process dies before %s of %s", op.Kind.String(), op.Name)
 	mark()
 	return nil
 }
@@ -149,7 +154,7 @@ func (i *incarnation) failOp(op vfs.Op, f *failure) error {
 		err = errors.Join(err, f.err)
 	}
 	i.w.trace.probe("I/O error")
-	i.w.trace.say(i.w.now, "%s of %s fails", op.Kind.String(), op.Name)
+	i.say("%s of %s fails", op.Kind.String(), op.Name)
 	i.injected = true
 	if op.Kind == vfs.OpWrite && op.Len > 1 && i.w.chance(2) {
 		return &vfs.Partial{Bytes: i.w.rng.IntN(op.Len), Err: err}

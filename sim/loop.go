@@ -1,6 +1,6 @@
 // Package sim runs the real broker in a world made of one seed: one goroutine,
-// one event queue, virtual time that jumps from event to event, a disk that
-// loses power, connections that break.
+// one event queue, virtual time that jumps from event to event, disks that
+// lose power, connections that break.
 //
 // A run draws its configuration and its faults from the seed, lets clients
 // produce and consume, breaks things, heals, and judges what every client saw
@@ -14,22 +14,29 @@ package sim
 import (
 	"container/heap"
 	"math/rand/v2"
+	"slices"
 	"time"
-
-	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
 // start is the wall time at which every world begins.
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// event is something that happens at a time. It belongs to an incarnation of the
-// broker and is dropped when that is dead, or to the world (nil).
+// event is something that happens at a time. It belongs to a process and is
+// dropped when that is dead, or to the world (nil).
 type event struct {
 	at    time.Duration
 	n     int64 // order of coming: ties are broken by it
-	owner *incarnation
+	owner *process
 	f     func() // nil once stopped
 	index int    // in the queue; -1 when it is not there
+}
+
+// process is what an event may belong to. A paused one stands still, as in a long
+// garbage collection: what comes due waits, in order, until it goes on.
+type process struct {
+	dead   bool
+	paused bool
+	held   []*event
 }
 
 type eventQueue []*event
@@ -67,11 +74,10 @@ type loop struct {
 	events int64 // that have happened
 	rng    *rand.Rand
 	trace  *trace
-	disk   *vfs.Sim
 }
 
 // after lets f happen d from now, for owner as long as it lives.
-func (l *loop) after(owner *incarnation, d time.Duration, f func()) *event {
+func (l *loop) after(owner *process, d time.Duration, f func()) *event {
 	l.next++
 	e := &event{at: l.now + max(d, 0), n: l.next, owner: owner, f: f}
 	heap.Push(&l.queue, e)
@@ -80,11 +86,31 @@ func (l *loop) after(owner *incarnation, d time.Duration, f func()) *event {
 
 // stop keeps an event from happening, and says whether it still could.
 func (l *loop) stop(e *event) bool {
-	if e.index < 0 {
-		return false
+	if e.index >= 0 {
+		heap.Remove(&l.queue, e.index)
+		e.f = nil
+		return true
 	}
-	heap.Remove(&l.queue, e.index)
-	return true
+	waits := e.owner != nil && e.f != nil && slices.Contains(e.owner.held, e)
+	if waits {
+		e.f = nil
+	}
+	return waits
+}
+
+// pause lets nothing of p happen until resume.
+func (l *loop) pause(p *process) { p.paused = true }
+
+// resume lets what was held happen now, in order.
+func (l *loop) resume(p *process) {
+	p.paused = false
+	for _, e := range p.held {
+		if e.f != nil {
+			e.at = l.now
+			heap.Push(&l.queue, e)
+		}
+	}
+	p.held = nil
 }
 
 // step lets the next event happen. false: there is none before end. A crash mark
@@ -95,12 +121,17 @@ func (l *loop) step(end time.Duration, crashed func(crashMark)) bool {
 			return false
 		}
 		e := heap.Pop(&l.queue).(*event)
-		if e.owner != nil && e.owner.dead {
+		if o := e.owner; o != nil && (o.dead || o.paused) {
+			if !o.dead {
+				o.held = append(o.held, e)
+			}
 			continue
 		}
 		l.now = e.at
 		l.events++
-		l.guarded(e.f, crashed)
+		f := e.f
+		e.f = nil
+		l.guarded(f, crashed)
 		return true
 	}
 	return false

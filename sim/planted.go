@@ -16,13 +16,13 @@ import (
 type planted struct {
 	w      *World
 	doc    string
-	change func(*config)                    // before anything happens
-	wrapFS func(*World, vfs.FS) vfs.FS      // between the broker and its disk
-	onOp   func(*incarnation, vfs.Op) error // before an operation
-	wrap   func(*incarnation) env.Env       // between the broker and its world
-	reply  func(*broker.Answer)             // when the broker answers
-	ask    func(kmsg.Request)               // when a request arrives
-	lose   func(*World, kmsg.Request) bool  // answers that never leave
+	change func(*config)                            // before anything happens
+	wrapFS func(*World, vfs.FS) vfs.FS              // between the broker and its disk
+	onOp   func(*World, *incarnation, vfs.Op) error // before an operation
+	wrap   func(*World, *incarnation) env.Env       // between the broker and its world
+	reply  func(*broker.Answer)                     // when the broker answers
+	ask    func(kmsg.Request)                       // when a request arrives
+	lose   func(*World, kmsg.Request) bool          // answers that never leave
 }
 
 func (p *planted) config(c *config) {
@@ -40,14 +40,14 @@ func (p *planted) disk(fs vfs.FS) vfs.FS {
 
 func (p *planted) hook(i *incarnation, op vfs.Op) error {
 	if p.onOp != nil {
-		return p.onOp(i, op)
+		return p.onOp(p.w, i, op)
 	}
 	return nil
 }
 
 func (p *planted) env(i *incarnation) env.Env {
 	if p.wrap != nil {
-		return p.wrap(i)
+		return p.wrap(p.w, i)
 	}
 	return i
 }

@@ -142,17 +142,17 @@ var plants = map[string]planted{
 	"sync-never-ends": {
 		doc:    "one sync in fifty never reports back",
 		change: durable,
-		wrap:   func(i *incarnation) env.Env { return syncNeverEnds{i} },
+		wrap:   func(_ *World, i *incarnation) env.Env { return syncNeverEnds{i} },
 	},
 }
 
 // failSyncThenPower fails one sync of a log in twenty, and soon after the power.
-func failSyncThenPower(i *incarnation, op vfs.Op) error {
-	if op.Kind != vfs.OpSyncEnd || !strings.HasSuffix(op.Name, ".log") || !i.open || i.w.healed || !i.w.chance(20) {
+func failSyncThenPower(w *World, i *incarnation, op vfs.Op) error {
+	if op.Kind != vfs.OpSyncEnd || !strings.HasSuffix(op.Name, ".log") || !i.open || w.healed || !w.chance(20) {
 		return nil
 	}
 	i.injected = true
-	i.w.after(i, 3*time.Millisecond, func() { i.w.crash(true) })
+	w.after(&i.process, 3*time.Millisecond, func() { w.crash(true) })
 	return fmt.Errorf("%w: %s", vfs.ErrInjected, op)
 }
 

@@ -29,11 +29,15 @@ type traceEntry struct {
 	at     time.Duration
 	format string
 	args   []any
+	node   int32 // whose operation on the disk; 0: the only one's
 	op     vfs.Op
 }
 
 func (e traceEntry) String() string {
 	text := e.op.String()
+	if e.node != 0 {
+		text = fmt.Sprintf("broker %d: %s", e.node, text)
+	}
 	if e.format != "" {
 		text = fmt.Sprintf(e.format, e.args...)
 	}
@@ -63,14 +67,17 @@ func (t *trace) addInt(v int64) {
 }
 
 // op takes in an operation on the disk.
-func (t *trace) op(at time.Duration, op vfs.Op) {
+func (t *trace) op(at time.Duration, node int32, op vfs.Op) {
 	t.addInt(int64(at))
+	if node != 0 {
+		t.addInt(int64(node))
+	}
 	t.addInt(int64(op.Kind))
 	t.addBytes(op.Name)
 	t.addBytes(op.NewName)
 	t.addInt(op.Off)
 	t.addInt(int64(op.Len))
-	t.keep(traceEntry{at: at, op: op})
+	t.keep(traceEntry{at: at, node: node, op: op})
 }
 
 // say takes in something that happened. args are strings and integers, which do
@@ -134,4 +141,9 @@ var probeNames = []string{
 	"batch sent again", "idempotent session begun anew", "producer gave a batch up",
 	"write while a sync was under way", "long poll", "seek into a batch",
 	"topic deleted and made again", "restart while the topic was deleted",
+}
+
+// clusterProbeNames are the rare paths of the cluster world.
+var clusterProbeNames = []string{
+	"request timed out", "message held by a cut link",
 }

@@ -10,20 +10,36 @@ import (
 	"github.com/tidemark-log/tidemark/broker"
 )
 
-// conn is a client's connection to one incarnation. Requests travel and are
-// handled in order, and so are answers, as on TCP; each message is encoded and
-// decoded, so that nothing is shared.
+// conn is a connection to one incarnation, of a client or of another broker.
+// Requests travel and are handled in order, and so are answers, as on TCP; each
+// message is encoded and decoded, so that nothing is shared. Messages of different
+// connections overtake each other.
 type conn struct {
-	w      *World
+	w      *base
 	id     broker.ConnID
+	from   end
+	owner  *process // whose connection it is; nil: the world's
 	to     *incarnation
-	lost   func() // tells the client; called once, at a later event
+	lost   func() // tells the owner; called once, at a later event
 	broken bool
 	drains bool // though broken: what was on its way to the broker arrives
+	// timeout of a call, after which its connection is given up; 0: none.
+	timeout time.Duration
 
-	arrives time.Duration // of the newest request: none overtakes another
-	returns time.Duration // of the newest answer
-	pending []*call       // in order, not yet answered to the client
+	up, down         stream
+	arrives, returns time.Duration // of the newest request and of the newest answer: none overtakes another
+	pending          []*call       // in order, not yet answered to the client
+}
+
+// stream is one direction of a connection: what was sent and has not arrived, in order.
+type stream []func()
+
+// next takes the oldest off.
+func (s *stream) next() {
+	f := (*s)[0]
+	(*s)[0] = nil
+	*s = (*s)[1:]
+	f()
 }
 
 // call is one request and its answer.
@@ -32,17 +48,45 @@ type call struct {
 	done    func(kmsg.Response)
 	answer  *broker.Answer // nil until the broker has replied
 	sending bool
+	ended   bool // answered to the client
 }
 
-// dial connects c's client, or says that nobody listens.
+// dial connects w's clients, or says that nobody listens.
 func (w *World) dial(lost func()) *conn {
-	if w.broker == nil || !w.broker.open || w.broker.stopping {
+	if w.live == nil || !w.live.open || w.live.stopping {
 		return nil
 	}
-	w.lastConn++
-	c := &conn{w: w, id: w.lastConn, to: w.broker, lost: lost}
-	w.conns = append(w.conns, c)
+	return w.connect(w.live, lost)
+}
+
+// connect makes a connection to an incarnation.
+func (b *base) connect(to *incarnation, lost func()) *conn {
+	b.lastConn++
+	c := &conn{w: b, id: b.lastConn, to: to, lost: lost}
+	b.conns = append(b.conns, c)
 	return c
+}
+
+// rise lets f happen at the server when a message that leaves now has arrived, d from now.
+func (c *conn) rise(d time.Duration, f func()) {
+	c.up = append(c.up, f)
+	c.w.transit(c.from, c.to.end, &c.to.process, d, c.up.next)
+}
+
+// fall is rise for the other direction.
+func (c *conn) fall(d time.Duration, f func()) {
+	c.down = append(c.down, f)
+	c.w.transit(c.to.end, c.from, c.owner, d, c.down.next)
+}
+
+func (c *conn) latency(up bool) time.Duration {
+	switch {
+	case c.w.net == nil:
+		return c.w.latency()
+	case up:
+		return c.w.net.latency(c.from, c.to.end)
+	}
+	return c.w.net.latency(c.to.end, c.from)
 }
 
 // ask sends a request; done gets its answer, unless the connection breaks first.
@@ -52,8 +96,19 @@ func (c *conn) ask(req kmsg.Request, version int16, done func(kmsg.Response)) {
 	body := req.AppendTo(nil)
 	k := &call{req: req, done: done}
 	c.pending = append(c.pending, k)
-	c.arrives = max(c.arrives, c.w.now+c.w.latency())
-	c.w.after(c.to, c.arrives-c.w.now, func() { c.handle(k, body) })
+	c.arrives = max(c.arrives, c.w.now+c.latency(true))
+	c.rise(c.arrives-c.w.now, func() { c.handle(k, body) })
+	if c.timeout > 0 && done != nil {
+		c.w.after(c.owner, c.timeout, func() { c.expire(k) })
+	}
+}
+
+// expire gives the connection up if the call is not answered: the outcome is unknown.
+func (c *conn) expire(k *call) {
+	if !k.ended && !c.broken {
+		c.w.trace.probe("request timed out")
+		c.breakDown()
+	}
 }
 
 // handle is the arrival at the broker. The receive buffer is overwritten when
@@ -101,7 +156,7 @@ func (c *conn) flush() {
 		if !k.sending {
 			k.sending = true
 			c.returns = max(c.returns, c.w.now+c.w.sendDelay())
-			c.w.after(c.to, c.returns-c.w.now, func() { c.send(k) })
+			c.w.after(&c.to.process, c.returns-c.w.now, func() { c.send(k) })
 		}
 	}
 }
@@ -131,10 +186,10 @@ func (c *conn) send(k *call) {
 		return
 	}
 	if k.answer.Close {
-		c.w.after(nil, 0, c.breakDown)
+		c.w.after(c.owner, 0, c.breakDown)
 	}
-	c.returns = max(c.returns, c.w.now+c.w.latency())
-	c.w.after(nil, c.returns-c.w.now, func() { c.deliver(k, body) })
+	c.returns = max(c.returns, c.w.now+c.latency(false))
+	c.fall(c.returns-c.w.now, func() { c.deliver(k, body) })
 }
 
 func (c *conn) encode(k *call) ([]byte, error) {
@@ -152,7 +207,7 @@ func (c *conn) encode(k *call) ([]byte, error) {
 		case r.Bytes != nil:
 			body = append(body, r.Bytes[:r.Len]...)
 		default:
-			if _, err := c.w.disk.Stat(r.File.Name()); err != nil {
+			if _, err := c.to.node.disk.Stat(r.File.Name()); err != nil {
 				c.w.trace.probe("region outlived its file's name")
 			}
 			at := len(body)
@@ -179,6 +234,7 @@ func (c *conn) deliver(k *call, body []byte) {
 		c.w.violated("an answer does not decode: %T: %v", resp, err)
 		return
 	}
+	k.ended = true
 	k.done(resp)
 }
 
@@ -199,9 +255,9 @@ func (c *conn) breakDown() {
 	}
 	c.w.conns = remove(c.w.conns, c)
 	if !c.to.dead {
-		c.w.after(c.to, max(0, c.arrives-c.w.now)+c.w.latency(), func() { c.to.broker.Disconnected(c.id) })
+		c.rise(max(0, c.arrives-c.w.now)+c.latency(true), func() { c.to.broker.Disconnected(c.id) })
 	}
-	c.w.after(nil, c.w.latency(), c.lost)
+	c.w.after(c.owner, c.latency(false), c.lost)
 }
 
 func remove[T comparable](all []T, one T) []T {

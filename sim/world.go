@@ -2,27 +2,19 @@ package sim
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-log/tidemark/broker"
 	"github.com/tidemark-log/tidemark/experiments/history"
-	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
 // World is one run: one broker at a time, its clients, and what is wrong.
 type World struct {
-	loop
-	seed    uint64
-	cfg     config
-	planted planted
-
-	broker   *incarnation // nil between lives
-	lives    int
-	conns    []*conn
-	lastConn broker.ConnID
+	base
+	*node
+	cfg config
 
 	partitions []*history.Partition
 	producers  []*producer
@@ -34,27 +26,20 @@ type World struct {
 	generation int
 
 	powerCut bool // since what was recovered was judged last
-	healed   bool // no faults any more
 	fault    *event
-
-	violation string
 }
 
 const topicName = "t"
 
 // newWorld draws a world from the seed. Nothing has happened yet.
 func newWorld(seed uint64, plant string, echo func(string)) *World {
-	w := &World{seed: seed}
-	w.rng = rand.New(rand.NewPCG(seed, 0x7469_6465_6d61_726b))
-	w.trace = &trace{hash: hashOffset, probes: map[string]int64{}, echo: echo}
-	for _, name := range probeNames {
-		w.trace.probes[name] = 0
-	}
-	w.disk = vfs.NewSim(func() time.Time { return start.Add(w.now) })
+	w := &World{base: newBase(seed, probeNames, echo)}
 	w.cfg = draw(w.rng)
 	w.planted = plants[plant]
 	w.planted.w = w
 	w.planted.config(&w.cfg)
+	w.slow = w.cfg.slow
+	w.node = newNode(&w.base, 0, w.cfg.syncMax)
 	w.partitions = history.New(int(w.cfg.partitions), w.cfg.promises)
 	w.trace.say(0, "%s", w.cfg.String())
 	for i, p := range w.cfg.producers {
@@ -65,32 +50,12 @@ func newWorld(seed uint64, plant string, echo func(string)) *World {
 	return w
 }
 
-// violated ends the run. The first violation counts.
-func (w *World) violated(format string, args ...any) {
-	if w.violation == "" {
-		w.violation = fmt.Sprintf(format, args...)
-		w.trace.say(w.now, "VIOLATION: %s", w.violation)
-	}
-}
-
 // judge takes a checker's answer; true: all is well.
 func (w *World) judge(v *history.Violation) bool {
 	if v != nil {
 		w.violated("%s", v.Text)
 	}
 	return v == nil
-}
-
-func (w *World) latency() time.Duration {
-	return w.between(50*time.Microsecond, 2*time.Millisecond)
-}
-
-// sendDelay is how long an answer waits for its reader: mostly not, sometimes long.
-func (w *World) sendDelay() time.Duration {
-	if w.chance(4) {
-		return w.between(0, w.cfg.slow)
-	}
-	return 0
 }
 
 // healMax is how long after the heal everything must have come to rest.
@@ -135,7 +100,7 @@ func (w *World) heal() {
 	if w.fault != nil {
 		w.stop(w.fault)
 	}
-	if i := w.broker; i != nil {
+	if i := w.live; i != nil {
 		i.crashIn, i.fail = 0, nil
 		if i.injected { // whatever reported an error is restarted by its operator
 			w.kill()
@@ -149,7 +114,7 @@ func (w *World) heal() {
 // pending says in words what has not come to rest, or "".
 func (w *World) pending() string {
 	switch {
-	case w.broker == nil || !w.broker.open:
+	case w.live == nil || !w.live.open:
 		return "the broker does not serve"
 	case !w.admin.created:
 		return "the topic is not made"
@@ -159,7 +124,7 @@ func (w *World) pending() string {
 			return fmt.Sprintf("producer %d has %d batches unacknowledged, the first is batch %d to partition %d", p.number, n, p.queue[0].Number, p.queue[0].Partition)
 		}
 	}
-	for _, s := range w.broker.broker.Status().Partitions {
+	for _, s := range w.live.broker.Status().Partitions {
 		at := w.consumer.positions[s.Partition]
 		if bases := w.partitions[s.Partition].Bases(); w.cfg.promises.ByteOffsets && len(bases) > 0 && at > bases[len(bases)-1] {
 			continue // inside the last batch, behind its record count: what follows is the next one
@@ -184,10 +149,7 @@ func (w *World) boot() {
 	for len(w.conns) > 0 {
 		w.conns[0].breakDown()
 	}
-	w.lives++
-	i := &incarnation{w: w, number: w.lives, born: w.now}
-	i.disk = w.planted.disk(vfs.WithHook(w.disk, i.hook))
-	w.broker = i
+	i := w.begin()
 	w.trace.say(w.now, "life %d begins", w.lives)
 	if !w.healed && (w.cfg.kills || w.cfg.powerCuts) && w.chance(5) {
 		i.crashIn, i.power = 1+w.rng.Int64N(80), w.drawPower()
@@ -195,21 +157,21 @@ func (w *World) boot() {
 	if !w.healed && w.cfg.ioErrors && w.chance(10) {
 		i.fail = drawFailure(w.rng)
 	}
-	i.broker = broker.New(w.planted.env(i), w.cfg.broker)
-	w.after(i, 0, func() {
+	i.broker = newBroker(w.planted.env(i), w.cfg.broker)
+	w.after(&i.process, 0, func() {
 		i.broker.Start(func(err error) {
 			i.started = true
 			if err != nil {
 				w.startFailed(err)
 				return
 			}
-			w.after(i, 0, w.open)
+			w.after(&i.process, 0, w.open)
 		})
 	})
 }
 
 func (w *World) startFailed(err error) {
-	if !w.broker.injected {
+	if !w.live.injected {
 		w.violated("the broker does not start: %v", err)
 		return
 	}
@@ -220,7 +182,7 @@ func (w *World) startFailed(err error) {
 // open judges what was recovered and then lets clients in. Under visibility
 // "flushed" the log can be read to its end only when that is durable.
 func (w *World) open() {
-	i := w.broker
+	i := w.live
 	if i.down {
 		return // the fault that did it sees to the restart
 	}
@@ -230,11 +192,11 @@ func (w *World) open() {
 				w.violated("partition %d is offline after a restart", p.Partition)
 			}
 			i.down = true
-			w.after(i, 10*time.Millisecond, w.kill)
+			w.after(&i.process, 10*time.Millisecond, w.kill)
 			return
 		}
 		if p.HighWatermark < p.LogEndOffset {
-			w.after(i, time.Millisecond, w.open)
+			w.after(&i.process, time.Millisecond, w.open)
 			return
 		}
 	}
@@ -248,7 +210,7 @@ func (w *World) open() {
 // audit reads every partition from its log start to its end, within one event,
 // and holds it against what is known.
 func (w *World) audit() bool {
-	status := w.broker.broker.Status()
+	status := w.live.broker.Status()
 	if w.generation%2 == 1 { // whose the partitions are, if there are any, nobody knows
 		if n := len(status.Partitions); w.admin.deleted && n > 0 {
 			w.violated("the topic was deleted, and after a restart there are %d partitions", n)
@@ -292,8 +254,8 @@ func (w *World) readAll(s broker.PartitionStatus) (data []byte, ok bool) {
 		req := fetchRequest([]int64{at}, s.Partition, 1<<20, 0)
 		req.SetVersion(12)
 		var got []byte
-		c := &conn{w: w, to: w.broker}
-		w.broker.broker.Handle(broker.Request{Body: req}, func(a broker.Answer) {
+		c := &conn{w: &w.base, to: w.live}
+		w.live.broker.Handle(broker.Request{Body: req}, func(a broker.Answer) {
 			body, err := c.encode(&call{req: req, answer: &a})
 			a.Fetch.Release()
 			resp := req.ResponseKind().(*kmsg.FetchResponse)
@@ -311,13 +273,13 @@ func (w *World) readAll(s broker.PartitionStatus) (data []byte, ok bool) {
 			if err != nil {
 				failed = true
 				w.trace.say(w.now, "partition %d cannot be read: %s", s.Partition, err.Error())
-				if !w.broker.injected {
+				if !w.live.injected {
 					w.violated("S26: partition %d: the log is [%d, %d): %v", s.Partition, s.LogStartOffset, s.LogEndOffset, err)
 				}
 			}
 		})
 		if failed {
-			w.after(w.broker, 10*time.Millisecond, w.kill)
+			w.after(&w.live.process, 10*time.Millisecond, w.kill)
 			return nil, false
 		}
 		data = append(data, got...)
@@ -325,5 +287,3 @@ func (w *World) readAll(s broker.PartitionStatus) (data []byte, ok bool) {
 	}
 	return data, true
 }
-
-func (w *World) wallMs() int64 { return start.Add(w.now).UnixMilli() }

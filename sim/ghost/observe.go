@@ -1,0 +1,323 @@
+package ghost
+
+import "slices"
+
+// What follows is how the world tells the ghost what happened. Each method takes
+// the change in and then checks what it touched.
+
+// Bounds are a log's, as its broker gave them.
+type Bounds struct {
+	Start, End, Flushed int64
+	HighWatermark       int64 // when opened: of the checkpoint
+}
+
+// Started: a new process of the broker runs. It holds what its last life left.
+func (s *State) Started(id int32) {
+	b := s.broker(id)
+	b.running, b.registered, b.controller = true, false, -1
+	b.lossy, b.lost = b.lost, false
+	for _, p := range s.sorted {
+		if r := p.replica(id); r.here {
+			r.leads, r.epoch = false, -1
+		}
+	}
+}
+
+// Stopped: the process is gone. lossy: with a power cut, so what was not synced may be.
+func (s *State) Stopped(id int32, lossy bool) {
+	b := s.broker(id)
+	b.running, b.registered = false, false
+	b.lost = b.lost || lossy
+	for _, p := range s.sorted {
+		p.replica(id).leads = false
+	}
+}
+
+// DiskSwapped: the broker's disk was replaced by an empty one while it was down.
+func (s *State) DiskSwapped(id int32) {
+	s.broker(id).lost = true
+	for _, p := range s.sorted {
+		r := p.replica(id)
+		if r.here {
+			r.empty(0)
+			r.here, r.agrees, r.lossy = false, 0, p.end() > 0
+			p.checkLoss()
+		}
+	}
+}
+
+// Registered: the coordination service knows this incarnation of the broker now, or none (on false).
+func (s *State) Registered(id int32, on bool) {
+	b := s.broker(id)
+	if b.registered = on && b.running; !b.registered {
+		return
+	}
+	for _, p := range s.sorted {
+		p.checkCandidates()
+	}
+}
+
+// LogOpened: a broker has recovered or made a log. found is what lies on its disk, from where the first segment begins.
+func (s *State) LogOpened(id int32, tp TP, b Bounds, found []Entry) {
+	p := s.partition(tp)
+	r := p.replica(id)
+	p.s26RecoveryFaithful(r, b, found)
+	if !r.here {
+		r.here = true
+		r.empty(b.Start)
+		r.agrees = min(b.Start, p.start)
+	}
+	was := r.end
+	if b.End < r.end {
+		r.cut(b.End)
+	}
+	for _, e := range found {
+		if e.Base >= r.end { // written, but not told of: the process died in it
+			p.noteAppend(r, e)
+		}
+	}
+	r.start, r.end, r.flushed, r.hw = b.Start, b.End, b.Flushed, min(b.HighWatermark, b.End)
+	r.leads, r.epoch = false, -1
+	p.advance(r)
+	if b := r.b; b.lossy && r.agrees < p.end() {
+		r.lossy = true
+		s.probe("lossy restart that lost committed records", 1)
+	}
+	if was > b.End {
+		p.checkLoss()
+	}
+}
+
+// LogAppended: batches lie in a broker's log now. replica: it fetched them from a leader.
+func (s *State) LogAppended(id int32, tp TP, batches []Entry, replica bool) {
+	p := s.partition(tp)
+	r := p.replica(id)
+	for _, e := range batches {
+		if !replica {
+			p.s1OneLeaderPerEpoch(id, e.Epoch, "appends")
+		}
+		p.noteAppend(r, e)
+	}
+	p.advance(r)
+}
+
+func (p *partition) noteAppend(r *replica, e Entry) {
+	p.s2EpochAndOffsetOrder(r, e)
+	p.append(r, e)
+	p.s3SamePlaceSamePrefix(r, r.log[len(r.log)-1])
+}
+
+// LogChanged: a log was truncated, or its start moved, or more of it became durable. nowMs is the broker's wall clock.
+func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
+	p := s.partition(tp)
+	r := p.replica(id)
+	r.flushed = max(r.flushed, b.Flushed)
+	if b.Start > r.start || b.End < b.Start {
+		if len(r.log) > 0 && b.Start <= r.end {
+			p.s23RetentionSafe(r, b.Start, nowMs)
+		}
+		r.start = b.Start
+		if r.leads {
+			p.start = max(p.start, b.Start)
+		}
+	}
+	switch {
+	case b.Start == b.End && b.End != r.end: // emptied, to begin elsewhere
+		if r.agrees > b.End || r.end > b.End {
+			s.probe("truncation that dropped records", 1)
+		}
+		r.empty(b.Start)
+		r.agrees = min(b.Start, p.start)
+		p.advance(r)
+		p.checkLoss()
+	case b.End < r.end:
+		s.probe("truncation that dropped records", 1)
+		r.cut(b.End)
+		p.checkLoss()
+		p.s4LeaderCompleteness()
+		p.checkCandidates()
+	}
+}
+
+// LogRemoved: the broker deleted its replica.
+func (s *State) LogRemoved(id int32, tp TP) {
+	p := s.partition(tp)
+	r := p.replica(id)
+	r.empty(0)
+	r.here, r.leads, r.epoch, r.agrees, r.lossy = false, false, -1, 0, false
+	p.checkLoss()
+}
+
+// BecameLeader: a broker leads the partition in this epoch.
+func (s *State) BecameLeader(id int32, tp TP, epoch int32) {
+	p := s.partition(tp)
+	r := p.replica(id)
+	p.s2KnownEpoch(r, epoch)
+	p.s1OneLeaderPerEpoch(id, epoch, "leads")
+	if !r.leads || r.epoch != epoch {
+		r.epochHW = -1
+	}
+	r.leads, r.epoch = true, epoch
+	if p.unclean > 0 && epoch == p.unclean {
+		p.reset(r)
+	}
+	p.s4LeaderCompleteness()
+}
+
+// BecameFollower: a broker follows in this epoch.
+func (s *State) BecameFollower(id int32, tp TP, epoch int32) {
+	p := s.partition(tp)
+	r := p.replica(id)
+	p.s2KnownEpoch(r, epoch)
+	r.leads, r.epoch = false, epoch
+}
+
+// HighWatermark: a replica's moved. counting are the replicas that the leader takes
+// the minimum over; nil as a follower.
+func (s *State) HighWatermark(id int32, tp TP, to int64, counting []int32) {
+	p := s.partition(tp)
+	r := p.replica(id)
+	p.s9HighWatermark(r, to)
+	r.hw = to
+	if p.doomed(r) {
+		return
+	}
+	if !r.leads {
+		p.s3LogMatching(r)
+		return
+	}
+	r.epochHW = max(r.epochHW, to)
+	p.s1OneLeaderPerEpoch(id, r.epoch, "moves the high watermark")
+	p.s6QuorumSuperset(r, counting)
+	if to <= p.end() {
+		p.s3LogMatching(r)
+		return
+	}
+	p.commit(r, to)
+}
+
+// commit makes what lies below to in the leader's log part of the truth.
+func (p *partition) commit(r *replica, to int64) {
+	p.s3LogMatching(r)
+	if r.agrees < p.end() {
+		return // told by S3
+	}
+	before := p.end()
+	i, found := at(r.log, before)
+	if !found && len(p.truth) == 0 && len(r.log) > 0 && r.log[0].Base >= before {
+		i, found = 0, true // what was before is gone by retention, and nobody saw it committed
+	}
+	for ; found && i < len(r.log) && r.log[i].Next <= to; i++ {
+		p.truth = append(p.truth, r.log[i])
+		p.checkSession(r.log[i])
+	}
+	if p.end() > before {
+		for _, o := range p.replicas {
+			p.advance(o)
+		}
+		p.settleAcked()
+		p.s4LeaderCompleteness()
+		p.checkCandidates()
+	}
+}
+
+// StateWritten: the coordination service holds this state of the partition now. controllerEpoch is that in the service.
+func (s *State) StateWritten(tp TP, n StateNode, controllerEpoch int32) {
+	p := s.partition(tp)
+	old, seen := p.state, p.stateSeen
+	p.state, p.stateSeen = n, true
+	s.epoch = max(s.epoch, controllerEpoch)
+	if !seen {
+		p.checkCandidates()
+		return
+	}
+	p.s2StateEpochs(old, n)
+	p.s27ControllerFence(old, n, controllerEpoch)
+	if n.LeaderEpoch != old.LeaderEpoch {
+		s.Elections++
+		if n.Leader >= 0 && !slices.Contains(old.ISR, n.Leader) && !slices.Contains(old.ELR, n.Leader) {
+			s.Unclean++
+			s.probe("unclean election", 1)
+			if s.rules.Unclean {
+				p.unclean = n.LeaderEpoch
+				p.reset(p.replica(n.Leader))
+			}
+		} else if n.Leader >= 0 && !slices.Contains(old.ISR, n.Leader) {
+			s.probe("election from the ELR", 1)
+		}
+	}
+	if !slices.Equal(n.ISR, old.ISR) {
+		s.ISRChanges++
+		switch {
+		case len(n.ISR) == 0:
+			s.probe("ISR empty", 1)
+		case len(n.ISR) == 1 && len(n.Replicas) > 1:
+			s.probe("ISR down to one", 1)
+		}
+		if len(n.ISR) > len(old.ISR) {
+			s.probe("ISR grew", 1)
+		}
+	}
+	p.s6ValidElr()
+	p.s4LeaderCompleteness()
+	p.checkCandidates()
+}
+
+// Assigned: these brokers shall hold the partition.
+func (s *State) Assigned(tp TP, replicas []int32) { s.partition(tp).state.Replicas = replicas }
+
+// ControllerElected: a broker acts as controller in this epoch.
+func (s *State) ControllerElected(id, epoch int32) {
+	if other, seen := s.controllers[epoch]; seen && other != id {
+		s.fail("S1 OneLeaderPerEpoch", "brokers %d and %d are both controller in epoch %d", other, id, epoch)
+	}
+	s.controllers[epoch] = id
+}
+
+// CommandApplied: a broker obeyed a controller of this epoch.
+func (s *State) CommandApplied(id, epoch int32) {
+	b := s.broker(id)
+	if epoch < b.controller {
+		s.fail("S27 ControllerFence", "broker %d obeyed a controller of epoch %d after one of epoch %d", id, epoch, b.controller)
+	}
+	b.controller = max(b.controller, epoch)
+}
+
+// Deletes: a client asks for the records below offset to be deleted.
+func (s *State) Deletes(tp TP, offset int64) {
+	p := s.partition(tp)
+	p.deleted = max(p.deleted, offset)
+}
+
+// checkCandidates checks what a change of candidates, or of what they hold, can break.
+func (p *partition) checkCandidates() {
+	p.s28UncleanExclusion()
+	p.s5CandidateCompleteness()
+}
+
+// checkLoss checks what the loss of a copy can break.
+func (p *partition) checkLoss() { p.s7NoGlobalLoss() }
+
+// doomed says that a replica acts in an epoch before an unclean election.
+func (p *partition) doomed(r *replica) bool { return r.epoch < p.unclean }
+
+// reset begins the ghost state of the partition anew after an election from
+// outside ISR and ELR that was allowed: what the new leader lacks is legally gone.
+func (p *partition) reset(r *replica) {
+	if r.agrees >= p.end() {
+		return
+	}
+	p.resets++
+	p.s.probe("unclean election that lost records", 1)
+	i, _ := holding(p.truth, r.agrees)
+	p.truth = p.truth[:i]
+	p.acked, p.ackedEnd = nil, min(p.ackedEnd, p.end())
+	for _, o := range p.replicas {
+		o.agrees = min(o.agrees, p.end())
+		o.lossy = o.lossy && o.agrees < p.end()
+	}
+	p.sessions = map[session]progress{}
+	for _, e := range p.truth {
+		p.sessions[sessionOf(e)] = progressAfter(e)
+	}
+}
