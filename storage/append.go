@@ -17,6 +17,9 @@ func (l *segmentLog) Append(batches []byte, a AppendArgs) (Appended, error) {
 	if err := l.writable(); err != nil {
 		return Appended{}, err
 	}
+	if err := l.ownNames(); err != nil {
+		return Appended{}, err
+	}
 	if a.Replica {
 		return l.appendReplica(batches, a)
 	}

@@ -52,11 +52,15 @@ type Dir struct {
 	warnings []string
 	offline  atomic.Pointer[error]
 
+	stopFailed atomic.Bool // a step of Closing failed: no mark
+
+	names      sharedSync // of the partitions' directories
 	checkpoint sync.Mutex // guards the three maps and their files
 	recovery   map[topicPartition]int64
 	watermarks map[topicPartition]int64
 	starts     map[topicPartition]int64
 	gone       []topicPartition  // deleted, and perhaps still in the files
+	unwritten  bool              // some of gone are out of the maps and perhaps not out of the files
 	written    map[string]string // each file's content as last written: an idle directory is not synced for nothing
 
 	mu      sync.Mutex // guards what follows
@@ -340,6 +344,34 @@ func parsePartitionDir(name string) (topicPartition, bool) {
 
 func (tp topicPartition) dirName() string { return fmt.Sprintf("%s-%d", tp.topic, tp.partition) }
 
+// Closing gives a step for each open log, which flushes it and closes it as a clean
+// shutdown does. Its steps may run side by side, in any order, when nobody uses the logs
+// any more; Close(true) then does what is left: checkpoints and the mark.
+func (d *Dir) Closing() []vfs.Syncer {
+	open := d.openLogs()
+	steps := make([]vfs.Syncer, len(open))
+	for i, o := range open {
+		steps[i] = closing{d, o.log}
+	}
+	return steps
+}
+
+type closing struct {
+	d   *Dir
+	log Log
+}
+
+func (c closing) Sync() error {
+	err := flushNow(c.log)
+	if e := c.log.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		c.d.stopFailed.Store(true)
+	}
+	return err
+}
+
 // Close closes all logs and gives the directory back. Under clean it flushes
 // them first and leaves what a clean shutdown leaves, the mark last of all; it
 // carries brokerEpoch (-1: none), so that the next incarnation can prove which one ended cleanly.
@@ -350,24 +382,22 @@ func (d *Dir) Close(clean bool, brokerEpoch int64) error {
 			first = err
 		}
 	}
-	d.mu.Lock()
-	open := sortedLogs(d.logs)
-	d.mu.Unlock()
-	for _, o := range open {
-		if clean {
-			keep(flushNow(o.log))
-		}
+	for _, o := range d.openLogs() {
 		if s, ok := o.log.(*segmentLog); ok && !clean {
 			s.abandon()
 			continue
 		}
+		if clean {
+			keep(closing{d, o.log}.Sync())
+		} else {
+			keep(o.log.Close())
+		}
 		whole := o.log.FlushedOffset() == o.log.LogEndOffset()
-		keep(o.log.Close())
-		if !whole || (d.cutsPending(o.log)) {
+		if !whole || d.cutsPending(o.log) {
 			clean = false
 		}
 	}
-	if clean && first == nil && d.Offline() == nil {
+	if clean && first == nil && d.Offline() == nil && !d.stopFailed.Load() {
 		keep(d.Checkpoint(nil))
 		if first == nil {
 			keep(replaceFileDurably(d.fs, d.file(cleanFile), fmt.Appendf(nil, `{"version":0,"brokerEpoch":%d}`, brokerEpoch)))

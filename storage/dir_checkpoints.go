@@ -62,12 +62,7 @@ func (d *Dir) Checkpoint(highWatermarks []PartitionOffset) error {
 	}
 	d.checkpoint.Lock()
 	defer d.checkpoint.Unlock()
-	for _, tp := range d.gone {
-		delete(d.recovery, tp)
-		delete(d.watermarks, tp)
-		delete(d.starts, tp)
-	}
-	d.gone = nil
+	d.dropGone()
 	if err := d.writeRecoveryPoints(); err != nil {
 		return err
 	}
@@ -77,7 +72,11 @@ func (d *Dir) Checkpoint(highWatermarks []PartitionOffset) error {
 	if err := d.writeOffsets(highWatermarkFile, d.watermarks); err != nil {
 		return err
 	}
-	return d.writeLogStarts()
+	if err := d.writeLogStarts(); err != nil {
+		return err
+	}
+	d.unwritten = false
+	return nil
 }
 
 // writeRecoveryPoints takes what is flushed now. The values are read under the
@@ -130,24 +129,46 @@ func (d *Dir) lowerRecoveryPoint(dir string, offset int64) error {
 	return d.writeOffsets(recoveryPointFile, d.recovery)
 }
 
-// forget removes a partition from the checkpoints, durably.
+// forget removes a partition from the checkpoints, durably, and with it all that are
+// gone: of ten thousand that are created anew only the first writes the files.
 func (d *Dir) forget(tp topicPartition) error {
 	d.checkpoint.Lock()
 	defer d.checkpoint.Unlock()
-	d.gone = slices.DeleteFunc(d.gone, func(g topicPartition) bool { return g == tp })
-	for _, c := range []struct {
-		file string
-		all  map[topicPartition]int64
-	}{{recoveryPointFile, d.recovery}, {highWatermarkFile, d.watermarks}, {logStartFile, d.starts}} {
-		if _, there := c.all[tp]; !there {
-			continue
-		}
-		delete(c.all, tp)
-		if err := d.writeOffsets(c.file, c.all); err != nil {
+	known := slices.ContainsFunc(d.offsets(), func(c checkpointFile) bool { _, there := c.all[tp]; return there })
+	if !known && !d.unwritten {
+		d.gone = slices.DeleteFunc(d.gone, func(g topicPartition) bool { return g == tp })
+		return nil
+	}
+	d.gone = append(d.gone, tp)
+	d.dropGone()
+	for _, c := range d.offsets() {
+		if err := d.writeOffsets(c.name, c.all); err != nil {
 			return err
 		}
 	}
+	d.unwritten = false
 	return nil
+}
+
+// checkpointFile is one of the three, with its content.
+type checkpointFile struct {
+	name string
+	all  map[topicPartition]int64
+}
+
+func (d *Dir) offsets() []checkpointFile {
+	return []checkpointFile{{recoveryPointFile, d.recovery}, {highWatermarkFile, d.watermarks}, {logStartFile, d.starts}}
+}
+
+// dropGone takes deleted partitions out of the maps.
+func (d *Dir) dropGone() {
+	d.unwritten = d.unwritten || len(d.gone) > 0
+	for _, tp := range d.gone {
+		for _, c := range d.offsets() {
+			delete(c.all, tp)
+		}
+	}
+	d.gone = nil
 }
 
 // lowerWatermark is for a truncation: a checkpointed high watermark above the log's

@@ -7,6 +7,10 @@ import (
 	iofs "io/fs"
 	"path"
 	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
 // Open opens the partition's log, or creates it. cfg.Engine says with which
@@ -37,6 +41,9 @@ func (d *Dir) Open(topic string, topicID [16]byte, partition int32, cfg LogConfi
 	default:
 		err = fmt.Errorf("lab.storage.engine=%s: log and btree are the engines", cfg.Engine)
 	}
+	if err == nil && saved.created {
+		err = d.keepCreated(tp, l)
+	}
 	if err != nil {
 		return nil, rep, err
 	}
@@ -56,7 +63,7 @@ func (d *Dir) prepare(tp topicPartition, topicID [16]byte) (savedState, error) {
 	_, err := d.fs.Stat(d.file(name))
 	switch {
 	case errors.Is(err, iofs.ErrNotExist):
-		return savedState{}, d.create(tp, topicID)
+		return savedState{created: true}, d.create(tp, topicID)
 	case err != nil:
 		return savedState{}, fmt.Errorf("partition directory %s: %w", d.file(name), err)
 	}
@@ -88,16 +95,66 @@ func (d *Dir) create(tp topicPartition, topicID [16]byte) error {
 	name := tp.dirName()
 	err := d.fs.MkdirAll(d.file(name))
 	if err == nil && topicID != [16]byte{} {
-		err = d.writeTopicID(name, topicID)
+		err = writeFile(d.fs, path.Join(d.file(name), partitionFile), encodeMetadata(topicID))
 	}
-	if err == nil {
-		err = d.fs.SyncDir(d.path)
-	}
+	return d.created(name, err)
+}
+
+func (d *Dir) created(name string, err error) error {
 	if err != nil {
 		err = &WriteError{Op: "create", File: d.file(name), Err: err}
 		d.Fail(err)
 	}
 	return err
+}
+
+// keepCreated makes a new partition durable: its id, the names in its directory, and
+// the directory's own. One after the other for all that was made: the first sync
+// then carries the names to the disk of most file systems, and the others find them there.
+func (d *Dir) keepCreated(tp topicPartition, l Log) error {
+	name := tp.dirName()
+	err := syncPath(d.fs, path.Join(d.file(name), partitionFile))
+	if err == nil {
+		err = d.fs.SyncDir(d.file(name))
+	}
+	if err == nil {
+		err = d.names.sync(d.fs, d.path)
+	}
+	if err = d.created(name, err); err != nil {
+		if s, ok := l.(*segmentLog); ok {
+			s.abandon()
+			return err
+		}
+		return errors.Join(err, l.Close())
+	}
+	if s, ok := l.(*segmentLog); ok {
+		s.namesDurable = s.names
+	}
+	return nil
+}
+
+// sharedSync syncs a directory once for all that wait for it: who comes while a sync
+// is under way shares the next one. So partitions that are created side by side do
+// not stand in line for a sync each.
+type sharedSync struct {
+	made    atomic.Int64 // changes of names that want to be durable
+	mu      sync.Mutex   // held during a sync
+	durable int64        // so many of made are
+}
+
+func (s *sharedSync) sync(fs vfs.FS, dir string) error {
+	mine := s.made.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.durable >= mine {
+		return nil // by a sync that began after this change was made
+	}
+	upTo := s.made.Load()
+	if err := fs.SyncDir(dir); err != nil {
+		return err
+	}
+	s.durable = upTo
+	return nil
 }
 
 // topicID reads partition.metadata; zero when there is none. A damaged one counts as
@@ -123,8 +180,11 @@ func (d *Dir) topicID(name string) (id [16]byte, err error) {
 }
 
 func (d *Dir) writeTopicID(name string, id [16]byte) error {
-	content := fmt.Appendf(nil, "version: 0\ntopic_id: %s", encodeTopicID(id))
-	return replaceFileDurably(d.fs, path.Join(d.file(name), partitionFile), content)
+	return replaceFileDurably(d.fs, path.Join(d.file(name), partitionFile), encodeMetadata(id))
+}
+
+func encodeMetadata(id [16]byte) []byte {
+	return fmt.Appendf(nil, "version: 0\ntopic_id: %s", encodeTopicID(id))
 }
 
 // encodeTopicID writes a topic id as Kafka's Uuid does.

@@ -164,6 +164,9 @@ func (l *segmentLog) maybeSnapshot(appended int64) error {
 func (l *segmentLog) saveSnapshot() error {
 	end := l.end.Load()
 	l.snapshots.since = 0
+	if end == l.segments[0].base && len(l.producers.byID) == 0 {
+		return nil // no batch and no producer: without a snapshot there is nothing to walk either
+	}
 	if err := l.saveSnapshotAt(end); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type RecoveryReport struct {
 
 // savedState is what the log directory knows of a partition.
 type savedState struct {
+	created       bool  // just now: its names are made durable when it is open
 	clean         bool  // the directory was closed cleanly
 	recoveryPoint int64 // everything below was made durable
 	logStart      int64
@@ -60,8 +61,10 @@ func (l *segmentLog) load(saved savedState, now int64, rep *RecoveryReport) erro
 			return err
 		}
 		// Were its name lost and a later segment's not, the log would begin with a hole.
-		if err := l.syncNames(); err != nil {
-			return err
+		if !saved.created {
+			if err := l.syncNames(); err != nil {
+				return err
+			}
 		}
 	}
 	l.logStart.Store(max(saved.logStart, l.segments[0].base))
@@ -79,9 +82,6 @@ func (l *segmentLog) load(saved savedState, now int64, rep *RecoveryReport) erro
 		if err := l.walkEpochs(len(l.segments), math.MaxInt64); err != nil {
 			return err
 		}
-	}
-	if !clean {
-		l.names++ // what the process before made or renamed may not be durable
 	}
 	rep.Clean = clean
 	end := l.end.Load()
@@ -101,6 +101,13 @@ func (l *segmentLog) load(saved savedState, now int64, rep *RecoveryReport) erro
 	}
 	if err := l.loadProducers(end, now); err != nil {
 		return err
+	}
+	if !clean && !fresh && l.namesDurable == 0 {
+		l.names++
+		l.foreignNames = l.names
+	}
+	if !epochsKnown && end == l.segments[0].base || fresh {
+		l.epochs.durable = l.epochs.version // no file and no batch: nothing to write
 	}
 	return l.closeIdleFiles()
 }

@@ -43,6 +43,7 @@ type segmentLog struct {
 
 	names        int64 // changes of the directory's names
 	namesDurable int64 // … of which a directory sync has covered so many
+	foreignNames int64 // … and so many are of the process before, which was killed
 	cuts         int64 // truncations: a flush begun before one says nothing about what was appended after
 	batchMax     int   // largest batch that can be here, bytes: how far an offset inside one is looked for
 }
@@ -196,6 +197,16 @@ func (l *segmentLog) writable() error {
 		return &WriteError{Op: "append", File: l.path, Err: err}
 	}
 	return nil
+}
+
+// ownNames makes durable what a killed process made or renamed, before the first
+// change builds on it: an old name that came back would stand beside what takes its
+// place. Not when the log opens, which most partitions of a broker do only to wait.
+func (l *segmentLog) ownNames() error {
+	if l.foreignNames <= l.namesDurable {
+		return nil
+	}
+	return l.syncNames()
 }
 
 var errClosed = errors.New("log is closed")

@@ -18,6 +18,9 @@ func (l *segmentLog) Truncate(offset int64) error {
 		l.epochs.truncateEnd(end)
 		return nil
 	}
+	if err := l.ownNames(); err != nil {
+		return err
+	}
 	offset = max(offset, 0)
 	start := l.logStart.Load()
 	if err := l.truncateBelowEnd(offset); err != nil {
@@ -232,6 +235,9 @@ func (l *segmentLog) TruncateFullyAndStartAt(offset int64) error {
 		return err
 	}
 	if err := checkStart(l.path, offset); err != nil {
+		return err
+	}
+	if err := l.ownNames(); err != nil {
 		return err
 	}
 	if offset < l.end.Load() {
