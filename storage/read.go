@@ -3,9 +3,9 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 
+	"github.com/tidemark-log/tidemark/internal/crc32c"
 	"github.com/tidemark-log/tidemark/storage/record"
 )
 
@@ -385,7 +385,7 @@ func batchCRC(r io.ReaderAt, pos int64, size int) (uint32, error) {
 		if err := readFull(r, buf[:n], pos+int64(at)); err != nil {
 			return 0, err
 		}
-		sum = crc32.Update(sum, castagnoli, buf[:n])
+		sum = crc32c.Update(sum, buf[:n])
 		at += n
 	}
 	return sum, nil

@@ -3,8 +3,9 @@ package record
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"math"
+
+	"github.com/tidemark-log/tidemark/internal/crc32c"
 )
 
 // Level is how much of a batch the broker checks before it appends it (lab.validate).
@@ -56,9 +57,6 @@ func errorf(code int16, format string, args ...any) *Error {
 	return &Error{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
-// castagnoli selects the CRC-32C instruction where the CPU has one.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // crcFrom is the first byte that the CRC covers.
 const crcFrom = 21
 
@@ -97,7 +95,7 @@ func Check(b []byte) (Header, error) {
 	if err != nil {
 		return h, err
 	}
-	if sum := crc32.Checksum(b[crcFrom:h.Size()], castagnoli); sum != h.CRC {
+	if sum := crc32c.Checksum(b[crcFrom:h.Size()]); sum != h.CRC {
 		return h, errorf(CodeCorruptMessage, "CRC is %08x, the header says %08x", sum, h.CRC)
 	}
 	if h.RecordCount < 0 || h.LastOffsetDelta < 0 {
@@ -170,7 +168,7 @@ func (h Header) validateAsProduced() error {
 // FixCRC writes the CRC that the batch's bytes have now. b starts with a whole batch.
 func FixCRC(b []byte) {
 	h := ReadHeader(b)
-	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[crcFrom:h.Size()], castagnoli))
+	binary.BigEndian.PutUint32(b[17:], crc32c.Checksum(b[crcFrom:h.Size()]))
 }
 
 // SetAppendTime makes ms the timestamp of every record of the batch (message.timestamp.type=LogAppendTime) and rewrites the CRC.
