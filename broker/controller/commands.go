@@ -208,7 +208,7 @@ func (c *Controller) liveLeaders(l *LeaderAndISR) {
 
 func (c *Controller) info(p *partition) PartitionInfo {
 	return PartitionInfo{
-		Partition: p.name(), TopicID: p.topic.id, Leader: p.state.Leader, LeaderEpoch: p.state.LeaderEpoch, ISR: p.state.ISR,
+		Partition: p.name(), TopicID: p.topic.id, Leader: p.state.Leader, LeaderEpoch: p.state.LeaderEpoch, ISR: p.state.ISR, ELR: p.state.ELR,
 		PartitionEpoch: p.version, Replicas: p.replicas, ControllerEpoch: p.state.ControllerEpoch,
 	}
 }

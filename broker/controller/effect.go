@@ -102,13 +102,14 @@ type UpdateMetadata struct {
 	Partitions []PartitionInfo // changed ones; Leader LeaderDuringDelete removes
 }
 
-// PartitionInfo is an accepted state with its assignment. ELR is not sent: only the controller elects.
+// PartitionInfo is an accepted state with its assignment. Only the controller elects by the ELR.
 type PartitionInfo struct {
 	Partition      TopicPartition
 	TopicID        TopicID
 	Leader         int32
 	LeaderEpoch    int32
 	ISR            []int32
+	ELR            []int32 // LeaderAndISR only: the leader writes it along with the ISR
 	PartitionEpoch int32
 	Replicas       []int32
 	Adding         []int32 // LeaderAndISR only

@@ -319,3 +319,16 @@ func (l *Leader) position(id BrokerID, now time.Duration) *Position {
 	}
 	return &l.others[i]
 }
+
+// Counting gives the replicas that the high watermark is the minimum over:
+// this broker, the accepted ISR, and an ISR that may be accepted yet.
+func (l *Leader) Counting() []BrokerID {
+	counting := []BrokerID{l.self}
+	for i := range l.others {
+		if l.others[i].counts {
+			counting = append(counting, l.others[i].ID)
+		}
+	}
+	slices.Sort(counting)
+	return counting
+}
