@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-log/tidemark/broker/coord"
 	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
@@ -82,6 +85,15 @@ func (i *incarnation) syncStep(steps []vfs.Syncer, done func(error)) {
 		}
 		i.syncStep(steps[1:], done)
 	})
+}
+
+// Send and OpenCoord: this world has one broker, and it keeps its metadata itself.
+func (i *incarnation) Send(env.Peer, kmsg.Request, time.Duration, func(kmsg.Response, error)) {
+	panic("BUG: sim: a cluster of one sends to a broker")
+}
+
+func (i *incarnation) OpenCoord(time.Duration, func(coord.SessionState)) coord.Client {
+	panic("BUG: sim: a cluster of one opens a session")
 }
 
 func (i *incarnation) Report(level env.Level, text string) {

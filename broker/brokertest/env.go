@@ -11,6 +11,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-log/tidemark/broker/coord"
 	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
@@ -26,12 +29,21 @@ type Env struct {
 	// Reports are the lines reported, oldest first.
 	Reports []string
 
-	now     time.Duration
+	*Loop
 	skew    time.Duration // of the wall clock
 	disk    vfs.FS
 	random  *rand.Rand
-	events  []*event // by time, then by order of coming
 	pending []pendingSync
+
+	// SendTo and Coord are the rest of a cluster; nil where a test has none.
+	SendTo func(to env.Peer, req kmsg.Request, timeout time.Duration, done func(kmsg.Response, error))
+	Coord  func(timeout time.Duration, state func(coord.SessionState)) coord.Client
+}
+
+// Loop is virtual time and what is to happen in it. Several Envs may share one.
+type Loop struct {
+	now    time.Duration
+	events []*event // by time, then by order of coming
 }
 
 type event struct {
@@ -49,7 +61,12 @@ var _ env.Env = (*Env)(nil)
 // New makes a world over disk; nil: a simulated disk of its own. Worlds of one
 // disk want different seeds: ids are drawn by them.
 func New(disk vfs.FS, seed uint64) *Env {
-	e := &Env{disk: disk, random: rand.New(rand.NewPCG(seed, 2))}
+	return NewIn(new(Loop), disk, seed)
+}
+
+// NewIn is New in the time of other Envs.
+func NewIn(l *Loop, disk vfs.FS, seed uint64) *Env {
+	e := &Env{Loop: l, disk: disk, random: rand.New(rand.NewPCG(seed, 2))}
 	if disk == nil {
 		e.disk = vfs.NewSim(e.Wall)
 	}
@@ -57,7 +74,7 @@ func New(disk vfs.FS, seed uint64) *Env {
 }
 
 // Now is virtual time; only Advance moves it.
-func (e *Env) Now() time.Duration { return e.now }
+func (e *Loop) Now() time.Duration { return e.now }
 
 // Wall is Start and virtual time, and what JumpWall added.
 func (e *Env) Wall() time.Time { return Start.Add(e.now + e.skew) }
@@ -72,7 +89,7 @@ func (e *Env) Rand() env.Rand { return e.random }
 func (e *Env) Disk() vfs.FS { return e.disk }
 
 // After queues f.
-func (e *Env) After(d time.Duration, f func()) (stop func() bool) {
+func (e *Loop) After(d time.Duration, f func()) (stop func() bool) {
 	ev := &event{e.now + max(d, 0), f}
 	i, _ := slices.BinarySearchFunc(e.events, ev.at, func(x *event, at time.Duration) int {
 		if x.at <= at {
@@ -129,6 +146,22 @@ func (e *Env) FinishSyncAt(i int, err error) {
 	e.Run()
 }
 
+// Send goes to SendTo.
+func (e *Env) Send(to env.Peer, req kmsg.Request, timeout time.Duration, done func(kmsg.Response, error)) {
+	if e.SendTo == nil {
+		panic("brokertest: Send, where there is no other broker")
+	}
+	e.SendTo(to, req, timeout, done)
+}
+
+// OpenCoord goes to Coord.
+func (e *Env) OpenCoord(timeout time.Duration, state func(coord.SessionState)) coord.Client {
+	if e.Coord == nil {
+		panic("brokertest: OpenCoord, where there is no coordination service")
+	}
+	return e.Coord(timeout, state)
+}
+
 // Report keeps the line.
 func (e *Env) Report(level env.Level, text string) {
 	e.Reports = append(e.Reports, fmt.Sprintf("%s: %s", [...]string{"info", "warn", "error"}[level], text))
@@ -142,13 +175,13 @@ func (e *Env) TakeReports() []string {
 }
 
 // Run runs what is due now, and what that makes due.
-func (e *Env) Run() { e.Advance(0) }
+func (e *Loop) Run() { e.Advance(0) }
 
 // eventsMax stops a test whose events beget events for ever.
 const eventsMax = 1_000_000
 
 // Advance moves time forward by d, running each event at its time.
-func (e *Env) Advance(d time.Duration) {
+func (e *Loop) Advance(d time.Duration) {
 	end := e.now + d
 	for n := 0; len(e.events) > 0 && e.events[0].at <= end; n++ {
 		if n == eventsMax {

@@ -12,7 +12,8 @@ const (
 	BrokersPath               = "/brokers"
 	BrokerIDsPath             = "/brokers/ids"
 	BrokerSeqIDPath           = "/brokers/seqid"
-	BrokerEpochsPath          = "/brokers/epochs" // ours: bumped by every registration (DESIGN, Replication)
+	BrokerEpochsPath          = "/brokers/epochs"  // ours: bumped by every registration (DESIGN, Replication)
+	BrokersHandledPath        = "/brokers/handled" // ours: which incarnations controllers have dealt with
 	TopicsPath                = "/brokers/topics"
 	ControllerPath            = "/controller"
 	ControllerEpochPath       = "/controller_epoch"

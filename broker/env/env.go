@@ -8,6 +8,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-log/tidemark/broker/coord"
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
@@ -26,9 +29,24 @@ type Env interface {
 	// Sync makes s durable and says how it went: an event, it takes time and may
 	// fail. No lock is held while it is pending.
 	Sync(s []vfs.Syncer, done func(error))
+	// Send asks another broker. done runs once, later: with its response, or with
+	// an error, and then it may or may not have been carried out. Requests to one
+	// peer may overtake each other; who needs an order has one in flight.
+	Send(to Peer, req kmsg.Request, timeout time.Duration, done func(kmsg.Response, error))
+	// OpenCoord opens a session with the coordination service that the environment
+	// was made for. state hears of it until Expired or Close; after Expired another
+	// call opens another session.
+	OpenCoord(timeout time.Duration, state func(coord.SessionState)) coord.Client
 	// Report tells the operator something worth a line: an offline log
 	// directory, a truncated tail. The simulator adds it to the trace.
 	Report(level Level, text string)
+}
+
+// Peer is where another broker listens.
+type Peer struct {
+	ID   int32
+	Host string
+	Port int32
 }
 
 // Rand is the part of math/rand/v2 that a broker needs.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemark-log/tidemark/broker/coord"
 	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
@@ -35,6 +36,8 @@ type Env struct {
 	disk  vfs.FS
 	log   *slog.Logger
 	syncs syncPool
+	peers peers
+	coord func(timeout time.Duration, state func(coord.SessionState)) coord.Client
 }
 
 var _ env.Env = (*Env)(nil)
@@ -42,6 +45,19 @@ var _ env.Env = (*Env)(nil)
 // New makes an environment over disk that reports to log.
 func New(disk vfs.FS, log *slog.Logger) *Env {
 	return &Env{start: time.Now(), disk: disk, log: log}
+}
+
+// UseCoord says how sessions with the coordination service are opened. It is called before the broker starts.
+func (e *Env) UseCoord(open func(timeout time.Duration, state func(coord.SessionState)) coord.Client) {
+	e.coord = open
+}
+
+// OpenCoord opens a session, as UseCoord said.
+func (e *Env) OpenCoord(timeout time.Duration, state func(coord.SessionState)) coord.Client {
+	if e.coord == nil {
+		panic("BUG: real: OpenCoord without UseCoord")
+	}
+	return e.coord(timeout, state)
 }
 
 // Now is monotonic time since New.
