@@ -28,7 +28,7 @@ func (b *Broker) handleCreatePartitions(req *kmsg.CreatePartitionsRequest, reply
 			pending.done()
 			continue
 		}
-		b.growTopic(t.Topic, rt.Count, req.ValidateOnly, func(r topicResult) {
+		b.growTopic(t.Topic, rt.Count, assignmentOf(rt), req.ValidateOnly, func(r topicResult) {
 			if r.code != codeNone {
 				t.ErrorCode, t.ErrorMessage = r.code, &r.why
 			}
@@ -48,9 +48,23 @@ func (b *Broker) checkGrowth(t *kmsg.CreatePartitionsRequestTopic) (code int16, 
 		return codeInvalidReplicaAssignment, fmt.Sprintf("%d assignments for %d new partitions", len(t.Assignment), want)
 	}
 	for _, a := range t.Assignment {
+		if b.replicated() {
+			if why := b.checkReplicas(a.Replicas); why != "" {
+				return codeInvalidReplicaAssignment, why
+			}
+			continue
+		}
 		if len(a.Replicas) != 1 || a.Replicas[0] != b.static.BrokerID {
 			return codeInvalidReplicaAssignment, fmt.Sprintf("the only broker is %d", b.static.BrokerID)
 		}
 	}
 	return codeNone, ""
+}
+
+// assignmentOf is where the request wants the new partitions; nil: anywhere.
+func assignmentOf(t *kmsg.CreatePartitionsRequestTopic) (replicas [][]int32) {
+	for _, a := range t.Assignment {
+		replicas = append(replicas, a.Replicas)
+	}
+	return replicas
 }

@@ -5,12 +5,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// CreateTopics, versions 0-7. Replication factor 1 or the default, assignments to
-// this broker only. The answer comes when the topics are durable and can be used.
+// CreateTopics, versions 0-7. In a cluster of one replication factor 1 or the default, and
+// assignments to this broker only; in a replicated one any broker takes it. The answer comes when the topics are durable and can be used.
 //
 // Left out: the timeout (the answer always tells the outcome).
 
@@ -40,7 +41,7 @@ func (b *Broker) handleCreateTopics(req *kmsg.CreateTopicsRequest, reply Reply) 
 				t.ErrorCode, t.ErrorMessage = r.code, &r.why
 				continue
 			}
-			t.TopicID, t.NumPartitions, t.ReplicationFactor = r.t.id, specs[i].partitions, 1
+			t.TopicID, t.NumPartitions, t.ReplicationFactor = r.t.id, specs[i].partitions, b.factorOf(&specs[i])
 			t.Configs = b.createdConfigs(r)
 		}
 		reply(Answer{Body: resp})
@@ -50,7 +51,10 @@ func (b *Broker) handleCreateTopics(req *kmsg.CreateTopicsRequest, reply Reply) 
 // specOf reads topic i of a request, copying what outlives the call.
 func (b *Broker) specOf(req *kmsg.CreateTopicsRequest, i int) (spec topicSpec, code int16, why string) {
 	t := &req.Topics[i]
-	spec = topicSpec{name: strings.Clone(t.Topic), partitions: t.NumPartitions, dryRun: req.ValidateOnly}
+	spec = topicSpec{
+		name: strings.Clone(t.Topic), partitions: t.NumPartitions, dryRun: req.ValidateOnly,
+		factor: t.ReplicationFactor, timeout: time.Duration(req.TimeoutMillis) * time.Millisecond,
+	}
 	same := func(other kmsg.CreateTopicsRequestTopic) bool { return other.Topic == t.Topic }
 	switch {
 	case len(req.Topics) > topicsPerRequestMax:
@@ -62,12 +66,13 @@ func (b *Broker) specOf(req *kmsg.CreateTopicsRequest, i int) (spec topicSpec, c
 			return spec, codeInvalidRequest, "with an assignment, partitions and replication factor must be -1"
 		}
 		spec.partitions = int32(len(t.ReplicaAssignment))
-		if why := b.checkAssignment(t.ReplicaAssignment); why != "" {
+		if spec.assignment, why = b.checkAssignment(t.ReplicaAssignment); why != "" {
 			return spec, codeInvalidReplicaAssignment, why
 		}
-	case t.ReplicationFactor != 1 && t.ReplicationFactor != -1:
+	case !b.replicated() && t.ReplicationFactor != 1 && t.ReplicationFactor != -1:
 		return spec, codeInvalidReplicationFactor, fmt.Sprintf("replication factor %d: this is a cluster of one broker", t.ReplicationFactor)
-	case t.NumPartitions == -1:
+	}
+	if len(t.ReplicaAssignment) == 0 && t.NumPartitions == -1 {
 		spec.partitions = b.cfg.Load().NumPartitions
 	}
 	for _, c := range t.Configs {
@@ -82,17 +87,42 @@ func (b *Broker) specOf(req *kmsg.CreateTopicsRequest, i int) (spec topicSpec, c
 	return spec, codeNone, ""
 }
 
-// checkAssignment wants each of the partitions 0, 1, 2, … on this broker.
-func (b *Broker) checkAssignment(assignment []kmsg.CreateTopicsRequestTopicReplicaAssignment) string {
+// checkAssignment wants each of the partitions 0, 1, 2, … once, in a cluster of one on this broker.
+func (b *Broker) checkAssignment(assignment []kmsg.CreateTopicsRequestTopicReplicaAssignment) (replicas [][]int32, why string) {
 	seen := make([]bool, len(assignment))
+	replicas = make([][]int32, len(assignment))
 	for _, a := range assignment {
 		if a.Partition < 0 || int(a.Partition) >= len(seen) || seen[a.Partition] {
-			return fmt.Sprintf("partition %d: the assignment must name the partitions from 0 on, each once", a.Partition)
+			return nil, fmt.Sprintf("partition %d: the assignment must name the partitions from 0 on, each once", a.Partition)
 		}
 		seen[a.Partition] = true
-		if len(a.Replicas) != 1 || a.Replicas[0] != b.static.BrokerID {
-			return fmt.Sprintf("partition %d: the only broker is %d", a.Partition, b.static.BrokerID)
+		replicas[a.Partition] = a.Replicas
+		if b.replicated() {
+			if why := b.checkReplicas(a.Replicas); why != "" {
+				return nil, fmt.Sprintf("partition %d: %s", a.Partition, why)
+			}
+			continue
 		}
+		if len(a.Replicas) != 1 || a.Replicas[0] != b.static.BrokerID {
+			return nil, fmt.Sprintf("partition %d: the only broker is %d", a.Partition, b.static.BrokerID)
+		}
+	}
+	return replicas, ""
+}
+
+// checkReplicas wants live brokers, each once.
+func (b *Broker) checkReplicas(replicas []int32) (why string) {
+	nodes := b.meta.Load().nodes
+	for i, id := range replicas {
+		if slices.Contains(replicas[:i], id) {
+			return fmt.Sprintf("broker %d is named twice", id)
+		}
+		if !slices.ContainsFunc(nodes, func(n node) bool { return n.id == id }) {
+			return fmt.Sprintf("there is no live broker %d", id)
+		}
+	}
+	if len(replicas) == 0 {
+		return "no replicas"
 	}
 	return ""
 }
@@ -108,4 +138,17 @@ func (b *Broker) createdConfigs(r topicResult) []kmsg.CreateTopicsResponseTopicC
 		configs = append(configs, c)
 	}
 	return configs
+}
+
+// factorOf is the replication factor that a created topic has.
+func (b *Broker) factorOf(spec *topicSpec) int16 {
+	switch {
+	case !b.replicated():
+		return 1
+	case len(spec.assignment) > 0:
+		return int16(len(spec.assignment[0]))
+	case spec.factor > 0:
+		return spec.factor
+	}
+	return b.cfg.Load().ReplicationFactor
 }

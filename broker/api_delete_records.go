@@ -23,9 +23,8 @@ func (b *Broker) deleteRecords(req *kmsg.DeleteRecordsRequest) *kmsg.DeleteRecor
 		for j := range rt.Partitions {
 			rp, answer := &rt.Partitions[j], &t.Partitions[j]
 			answer.Partition, answer.LowWatermark = rp.Partition, -1
-			p := m.partition(rt.Topic, rp.Partition)
-			if p == nil {
-				answer.ErrorCode = codeUnknownTopicOrPartition
+			p, code := m.topics[rt.Topic].find(rp.Partition, codeUnknownTopicOrPartition)
+			if answer.ErrorCode = code; p == nil {
 				continue
 			}
 			start, err := p.deleteBelow(rp.Offset)
@@ -47,14 +46,17 @@ func (p *partition) deleteBelowLocked(fx *effects, offset int64) (int64, error) 
 	if err := p.usable(); err != nil {
 		return -1, err
 	}
-	if offset == -1 {
-		offset = p.visible
+	if !p.leads() {
+		return -1, errNotLeader
 	}
-	if offset < 0 || offset > p.visible {
+	if offset == -1 {
+		offset = p.committed()
+	}
+	if offset < 0 || offset > p.committed() {
 		return -1, storage.ErrOffsetOutOfRange
 	}
 	if offset > p.log.LogStartOffset() {
-		if err := p.log.AdvanceLogStart(offset, p.visible); err != nil {
+		if err := p.log.AdvanceLogStart(offset, p.committed()); err != nil {
 			if errors.As(err, new(*storage.WriteError)) {
 				fx.dirFailed = err
 				return -1, storage.ErrStorage

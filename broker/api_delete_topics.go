@@ -2,6 +2,7 @@ package broker
 
 import (
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -36,7 +37,7 @@ func (b *Broker) handleDeleteTopics(req *kmsg.DeleteTopicsRequest, reply Reply) 
 	for _, t := range req.Topics {
 		add(t.Topic, t.TopicID)
 	}
-	b.deleteTopics(targets, func(results []topicResult) {
+	b.deleteTopics(targets, min(max(time.Duration(req.TimeoutMillis)*time.Millisecond, time.Millisecond), produceTimeoutMax), func(results []topicResult) {
 		for i, r := range results {
 			if t := &resp.Topics[of[i]]; r.code != codeNone {
 				t.ErrorCode, t.ErrorMessage = r.code, &r.why

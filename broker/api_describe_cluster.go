@@ -10,17 +10,23 @@ func (b *Broker) describeCluster(req *kmsg.DescribeClusterRequest, local string)
 	resp := req.ResponseKind().(*kmsg.DescribeClusterResponse)
 	resp.Default()
 	resp.EndpointType = endpointTypeBrokers
-	resp.ClusterID = b.meta.Load().clusterID
-	resp.ControllerID = b.static.BrokerID
+	m := b.meta.Load()
+	resp.ClusterID = m.clusterID
+	nodes, controller := b.nodesFor(m, local)
+	resp.ControllerID = controller
 	resp.ClusterAuthorizedOperations = authorizedOperationsNone
 	if req.Version >= 1 && req.EndpointType != endpointTypeBrokers {
 		const mismatchedEndpointType = 114
 		resp.ErrorCode, resp.ErrorMessage = mismatchedEndpointType, ptr("this cluster has brokers only")
 		return resp
 	}
-	node := kmsg.NewDescribeClusterResponseBroker()
-	node.NodeID = b.static.BrokerID
-	node.Host, node.Port = b.advertised(local)
-	resp.Brokers = []kmsg.DescribeClusterResponseBroker{node}
+	for i := range nodes {
+		broker := kmsg.NewDescribeClusterResponseBroker()
+		broker.NodeID, broker.Host, broker.Port = nodes[i].id, nodes[i].host, nodes[i].port
+		if nodes[i].rack != "" {
+			broker.Rack = &nodes[i].rack
+		}
+		resp.Brokers = append(resp.Brokers, broker)
+	}
 	return resp
 }

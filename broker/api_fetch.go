@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidemark-log/tidemark/broker/replica"
 	"github.com/tidemark-log/tidemark/storage"
 )
 
@@ -19,9 +20,9 @@ import (
 // is over. Every answer reads again, so it never tells less than is visible.
 //
 // Left out: fetch sessions (each answer has session id 0, so clients send every
-// partition each time), fetches by followers, the diverging epoch (followers'),
+// partition each time),
 // aborted transactions (there are none, so the last stable offset is the high
-// watermark), rack awareness, the tags about other leaders.
+// watermark), the tags about other leaders.
 
 // fetchOp is one fetch from request to answer. Who claims it first, of a woken
 // partition, the timer and a closed connection, completes it.
@@ -33,6 +34,8 @@ type fetchOp struct {
 	maxBytes int
 	topics   []fetchTopic
 	reply    Reply
+	rack     string // of the consumer (KIP-392)
+	follower *follower
 
 	claimed atomic.Bool
 	bytes   atomic.Int64 // found at the first read, and grown since
@@ -52,18 +55,21 @@ type fetchTopic struct {
 
 // fetchPart is one partition of a fetch: what is asked, the answer, and its link in the partition's list.
 type fetchPart struct {
-	op         *fetchOp
-	p          *partition
-	index      int32
-	epoch      int32 // that the client believes current; -1: none
-	offset     int64
-	maxBytes   int
-	code       int16
-	hw, start  int64
-	region     storage.Region
-	seenBytes  int64 // the partition's visibleBytes that op knows of
-	next, prev *fetchPart
-	linked     bool
+	op          *fetchOp
+	p           *partition
+	index       int32
+	epoch       int32 // that the client believes current; -1: none
+	offset      int64
+	maxBytes    int
+	code        int16
+	hw, start   int64
+	region      storage.Region
+	lastFetched int32            // a follower's: leader epoch of the record before offset
+	diverging   replica.EpochEnd // and where its log parts from this one, if it does
+	preferred   int32            // a consumer's: the replica it had better ask; noBroker: this one
+	seenBytes   int64            // the partition's visibleBytes that op knows of
+	next, prev  *fetchPart
+	linked      bool
 }
 
 func (b *Broker) handleFetch(conn ConnID, req *kmsg.FetchRequest, reply Reply) {
@@ -104,8 +110,8 @@ func (b *Broker) newFetch(conn ConnID, req *kmsg.FetchRequest, reply Reply) (*fe
 	for i := range req.Topics {
 		n += len(req.Topics[i].Partitions)
 	}
-	if req.ReplicaID >= 0 {
-		return op, codeInvalidRequest
+	if code := op.ofFollower(req); code != codeNone {
+		return op, code
 	}
 	parts := make([]fetchPart, n)
 	op.topics = make([]fetchTopic, len(req.Topics))
@@ -129,12 +135,9 @@ func (b *Broker) newFetch(conn ConnID, req *kmsg.FetchRequest, reply Reply) (*fe
 			f := &t.parts[j]
 			f.op, f.index, f.offset, f.maxBytes = op, rp.Partition, rp.FetchOffset, int(rp.PartitionMaxBytes)
 			f.epoch, f.hw, f.start = rp.CurrentLeaderEpoch, -1, -1
-			if f.p = known.partition(rp.Partition); f.p == nil {
-				f.code = unknown
-				if known != nil {
-					f.code = codeUnknownTopicOrPartition
-				}
-			}
+			f.preferred = noBroker
+			f.lastFetched, f.diverging = rp.LastFetchedEpoch, replica.NoEpochEnd
+			f.p, f.code = known.find(rp.Partition, unknown)
 		}
 	}
 	return op, codeNone
@@ -151,7 +154,7 @@ func (op *fetchOp) read() (bytes int64, failed bool) {
 			if f.p != nil {
 				f.p.fetch(f, left, bytes == 0)
 			}
-			failed = failed || f.code != codeNone
+			failed = failed || f.code != codeNone || f.diverging.End >= 0 || f.preferred != noBroker
 			bytes += int64(f.region.Len)
 			left -= min(left, f.region.Len)
 		}
@@ -161,31 +164,45 @@ func (op *fetchOp) read() (bytes int64, failed bool) {
 
 // fetch answers one part. first is true until a partition has given a batch.
 func (p *partition) fetch(f *fetchPart, left int, first bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.fetchLocked(f, left, first)
+	if p.repl == nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.fetchLocked(nil, f, left, first)
+		return
+	}
+	// A follower's fetch acknowledges, so it may move the high watermark.
+	p.step(func(fx *effects) { p.fetchLocked(fx, f, left, first) })
 }
 
-func (p *partition) fetchLocked(f *fetchPart, left int, first bool) {
-	f.hw, f.start = -1, -1
-	f.seenBytes = p.visibleBytes
+func (p *partition) fetchLocked(fx *effects, f *fetchPart, left int, first bool) {
+	f.hw, f.start, f.preferred = -1, -1, noBroker
+	f.seenBytes = p.waitedBytes(f.op)
 	if err := p.usable(); err != nil {
 		f.code = codeOf(err)
+		return
+	}
+	if p.repl != nil {
+		p.replicaFetchLocked(fx, f, left, first)
 		return
 	}
 	f.hw, f.start = p.visible, p.log.LogStartOffset()
 	f.code = p.checkEpoch(f.epoch)
 	switch {
 	case f.code != codeNone:
-		return
 	case f.offset < f.start || f.offset > p.log.LogEndOffset():
 		f.code = codeOffsetOutOfRange
-		return
-	case f.offset >= p.visible || left <= 0 && !first:
+	default:
+		p.readLocked(f, p.visible, left, first)
+	}
+}
+
+// readLocked finds records for one part, none that reaches past end.
+func (p *partition) readLocked(f *fetchPart, end int64, left int, first bool) {
+	if f.offset >= end || left <= 0 && !first {
 		return
 	}
 	limit := min(max(f.maxBytes, 0), left)
-	region, err := p.log.Read(f.offset, p.visible, limit)
+	region, err := p.log.Read(f.offset, end, limit)
 	if err != nil {
 		f.code = codeOf(err)
 		if !errors.As(err, new(*storage.ProtocolError)) {
@@ -249,8 +266,9 @@ func (f *fetchPart) join() bool {
 	if f.p.usable() != nil {
 		return true
 	}
-	grown := f.p.visibleBytes - f.seenBytes
-	f.seenBytes = f.p.visibleBytes
+	bytes := f.p.waitedBytes(f.op)
+	grown := bytes - f.seenBytes
+	f.seenBytes = bytes
 	if !f.p.waiting.joined(f.op) { // once: whoever appends looks at each link
 		f.p.waiting.add(f)
 	}

@@ -63,7 +63,7 @@ func (b *Broker) nextProducerID(done func(int64, error)) {
 // takeProducerIDs takes the next block, by a write that fails if somebody else took it meanwhile.
 func (b *Broker) takeProducerIDs() {
 	const path = coord.LatestProducerIDBlockPath
-	b.cluster.client.Get(path, nil, func(data []byte, s coord.Stat, err error) {
+	b.cluster.client().Get(path, nil, func(data []byte, s coord.Stat, err error) {
 		next := coord.ProducerIDBlock{Broker: b.static.BrokerID}
 		var take coord.Op
 		switch {

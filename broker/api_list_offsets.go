@@ -33,12 +33,10 @@ func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) *kmsg.ListOffsetsResp
 			answer.Default()
 			answer.Partition = rp.Partition
 			answer.Timestamp, answer.Offset, answer.LeaderEpoch = -1, -1, -1
-			p := m.partition(rt.Topic, rp.Partition)
-			if p == nil {
-				answer.ErrorCode = codeUnknownTopicOrPartition
-				continue
+			p, code := m.topics[rt.Topic].find(rp.Partition, codeUnknownTopicOrPartition)
+			if answer.ErrorCode = code; p != nil {
+				p.listOffset(rp.Timestamp, rp.CurrentLeaderEpoch, answer)
 			}
-			p.listOffset(rp.Timestamp, rp.CurrentLeaderEpoch, answer)
 		}
 	}
 	return resp
@@ -53,6 +51,16 @@ func (p *partition) listOffset(timestamp int64, epoch int32, answer *kmsg.ListOf
 	}
 	if answer.ErrorCode = p.checkEpoch(epoch); answer.ErrorCode != codeNone {
 		return
+	}
+	if !p.leads() {
+		answer.ErrorCode = codeNotLeaderOrFollower
+		return
+	}
+	if timestamp == timestampLatest && p.repl != nil {
+		if _, ok := p.repl.leader.LatestOffset(); !ok {
+			answer.ErrorCode = codeOffsetNotAvailable // less than an earlier leader may have said (KIP-207, G4)
+			return
+		}
 	}
 	switch {
 	case timestamp == timestampLatest:

@@ -11,7 +11,7 @@ import (
 // Metadata, versions 0-13, topics by id from 10. A topic that is not there is
 // created where the request and auto.create.topics.enable allow it, and the answer waits for it.
 //
-// Left out: authorized operations, racks.
+// Left out: authorized operations.
 
 const authorizedOperationsNone = -1 << 31
 
@@ -71,7 +71,7 @@ func (b *Broker) missingTopics(req *kmsg.MetadataRequest) []topicSpec {
 		if t.Topic == nil || m.topics[*t.Topic] != nil || checkTopicName(*t.Topic) != "" || len(specs) == autoCreateMax {
 			continue
 		}
-		specs = append(specs, topicSpec{name: strings.Clone(*t.Topic), partitions: cfg.NumPartitions})
+		specs = append(specs, topicSpec{name: strings.Clone(*t.Topic), partitions: cfg.NumPartitions, factor: -1})
 	}
 	return specs
 }
@@ -80,12 +80,17 @@ func (b *Broker) metadataAnswer(req *kmsg.MetadataRequest, local string) *kmsg.M
 	m := b.meta.Load()
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
 	resp.Default()
-	host, port := b.advertised(local)
-	broker := kmsg.NewMetadataResponseBroker()
-	broker.NodeID, broker.Host, broker.Port = b.static.BrokerID, host, port
-	resp.Brokers = []kmsg.MetadataResponseBroker{broker}
 	resp.ClusterID = &m.clusterID
-	resp.ControllerID = b.static.BrokerID
+	nodes, controller := b.nodesFor(m, local)
+	for i := range nodes {
+		broker := kmsg.NewMetadataResponseBroker()
+		broker.NodeID, broker.Host, broker.Port = nodes[i].id, nodes[i].host, nodes[i].port
+		if nodes[i].rack != "" {
+			broker.Rack = &nodes[i].rack
+		}
+		resp.Brokers = append(resp.Brokers, broker)
+	}
+	resp.ControllerID = controller
 	resp.AuthorizedOperations = authorizedOperationsNone
 
 	all := req.Topics == nil || req.Version == 0 && len(req.Topics) == 0
@@ -129,6 +134,10 @@ func (b *Broker) describeTopic(t *topic) kmsg.MetadataResponseTopic {
 	answer := kmsg.NewMetadataResponseTopic()
 	answer.Topic, answer.TopicID = &t.name, t.id
 	answer.AuthorizedOperations = authorizedOperationsNone
+	if b.replicated() {
+		describePlaced(&answer, t)
+		return answer
+	}
 	answer.Partitions = make([]kmsg.MetadataResponseTopicPartition, len(t.partitions))
 	self := []int32{b.static.BrokerID}
 	for i, p := range t.partitions {
@@ -142,6 +151,30 @@ func (b *Broker) describeTopic(t *topic) kmsg.MetadataResponseTopic {
 		a.Leader, a.ISR = b.static.BrokerID, self
 	}
 	return answer
+}
+
+// describePlaced answers as the controller last told.
+func describePlaced(answer *kmsg.MetadataResponseTopic, t *topic) {
+	answer.Partitions = make([]kmsg.MetadataResponseTopicPartition, len(t.placed))
+	for i := range t.placed {
+		p, a := &t.placed[i], &answer.Partitions[i]
+		a.Default()
+		a.Partition, a.Leader, a.LeaderEpoch = int32(i), p.leader, p.leaderEpoch
+		a.Replicas, a.ISR, a.OfflineReplicas = p.replicas, p.isr, p.offline
+		if p.leader < 0 {
+			a.ErrorCode = codeLeaderNotAvailable
+		}
+	}
+}
+
+// nodesFor are the brokers that a client is told, and the controller. A cluster of one
+// is where this client came to.
+func (b *Broker) nodesFor(m *metadata, local string) (nodes []node, controller int32) {
+	if b.replicated() {
+		return m.nodes, m.controller
+	}
+	host, port := b.advertised(local)
+	return []node{{id: b.static.BrokerID, host: host, port: port}}, b.static.BrokerID
 }
 
 // advertised is the address that clients are told: advertised.listeners, or the

@@ -19,24 +19,35 @@ func (b *Broker) offsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest) *km
 			rp, answer := &rt.Partitions[j], &t.Partitions[j]
 			answer.Default()
 			answer.Partition, answer.LeaderEpoch, answer.EndOffset = rp.Partition, -1, -1
-			if p := m.partition(rt.Topic, rp.Partition); p != nil {
-				p.endOfEpoch(rp, answer)
-			} else {
-				answer.ErrorCode = codeUnknownTopicOrPartition
+			p, code := m.topics[rt.Topic].find(rp.Partition, codeUnknownTopicOrPartition)
+			if answer.ErrorCode = code; p != nil {
+				p.endOfEpoch(req.ReplicaID, rp, answer)
 			}
 		}
 	}
 	return resp
 }
 
-func (p *partition) endOfEpoch(asked *kmsg.OffsetForLeaderEpochRequestTopicPartition, answer *kmsg.OffsetForLeaderEpochResponseTopicPartition) {
+func (p *partition) endOfEpoch(replicaID int32, asked *kmsg.OffsetForLeaderEpochRequestTopicPartition, answer *kmsg.OffsetForLeaderEpochResponseTopicPartition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.usable(); err != nil {
 		answer.ErrorCode = codeOf(err)
 		return
 	}
+	if p.repl != nil && replicaID >= 0 {
+		// A follower that learns where to truncate must be in this leader's epoch (B4).
+		if answer.ErrorCode = p.repl.leader.CheckEpoch(asked.CurrentLeaderEpoch).Code(); answer.ErrorCode == codeNone {
+			end := p.repl.leader.EpochEndAnswer(asked.LeaderEpoch, p.log)
+			answer.LeaderEpoch, answer.EndOffset = end.Epoch, end.End
+		}
+		return
+	}
 	if answer.ErrorCode = p.checkEpoch(asked.CurrentLeaderEpoch); answer.ErrorCode != codeNone {
+		return
+	}
+	if !p.leads() {
+		answer.ErrorCode = codeNotLeaderOrFollower
 		return
 	}
 	// The current epoch ends where the log does, also when it has no batch yet.

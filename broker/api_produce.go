@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -15,8 +16,8 @@ import (
 // partition, as Kafka asks; older formats, which versions 0-2 carry, get
 // UNSUPPORTED_FOR_MESSAGE_FORMAT.
 //
-// acks=1 and acks=all are the same in a cluster of one: the leader has it, and
-// where the flush policy says so, durably. acks=0 is not answered; a failure closes the connection.
+// acks=1: the leader has it, and where the flush policy says so, durably. acks=all: every
+// in-sync replica has, which in a cluster of one is the same. acks=0 is not answered; a failure closes the connection.
 //
 // Left out: transactions (a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 // fatal in every client, so that none waits for a coordinator that never comes),
@@ -57,10 +58,11 @@ func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
 			answer.Default()
 			answer.Partition = rp.Partition
 			code := refused
-			if p := known.partition(rp.Partition); code == codeNone && p == nil {
-				code = unknown
-			} else if code == codeNone {
-				code = op.append(p, answer, rp.Records, req.Acks)
+			if code == codeNone {
+				var p *partition
+				if p, code = known.find(rp.Partition, unknown); p != nil {
+					code = op.append(p, answer, rp.Records, req.Acks, produceTimeout(req))
+				}
 			}
 			if code != codeNone {
 				answer.ErrorCode, failed = code, true
@@ -88,7 +90,7 @@ func (m *metadata) produceTopic(version int16, rt *kmsg.ProduceRequestTopic) (t 
 
 // append writes one partition's batch. A code other than none is the answer;
 // else the answer is filled in, now or by the sync that it waits for.
-func (op *produceOp) append(p *partition, answer *kmsg.ProduceResponseTopicPartition, records []byte, acks int16) int16 {
+func (op *produceOp) append(p *partition, answer *kmsg.ProduceResponseTopicPartition, records []byte, acks int16, timeout time.Duration) int16 {
 	batch, h, err := p.validate(records)
 	if err != nil {
 		answer.ErrorMessage = reason(err)
@@ -100,7 +102,7 @@ func (op *produceOp) append(p *partition, answer *kmsg.ProduceResponseTopicParti
 		op.done()
 	}
 	op.pending.Add(1)
-	a, waits, woken, err := p.append(batch, int64(h.RecordCount), acks, wait)
+	a, waits, woken, err := p.append(batch, int64(h.RecordCount), acks, timeout, wait)
 	op.woken.addAll(woken)
 	if !waits {
 		op.pending.Add(-1)
@@ -114,6 +116,14 @@ func (op *produceOp) append(p *partition, answer *kmsg.ProduceResponseTopicParti
 	answer.LogAppendTime = a.AppendTime
 	answer.LogStartOffset = a.LogStartOffset
 	return codeNone
+}
+
+// produceTimeoutMax bounds how long a request waits for the ISR, whatever it asks.
+const produceTimeoutMax = 10 * time.Minute
+
+// produceTimeout is how long acks=all waits for the ISR.
+func produceTimeout(req *kmsg.ProduceRequest) time.Duration {
+	return min(max(time.Duration(req.TimeoutMillis)*time.Millisecond, 0), produceTimeoutMax)
 }
 
 // done answers when nothing is left to wait for. Each partition's outcome was

@@ -16,6 +16,10 @@ var apis = []API{
 	{int16(kmsg.Fetch), 4, 18},
 	{int16(kmsg.ListOffsets), 1, 11},
 	{int16(kmsg.Metadata), 0, 13},
+	{int16(kmsg.LeaderAndISR), leaderAndISRVersion, leaderAndISRVersion},
+	{int16(kmsg.StopReplica), stopReplicaVersion, stopReplicaVersion},
+	{int16(kmsg.UpdateMetadata), updateMetadataVersion, updateMetadataVersion},
+	{int16(kmsg.ControlledShutdown), controlledShutdownVersion, controlledShutdownVersion},
 	{int16(kmsg.FindCoordinator), 0, 6},
 	{int16(kmsg.ApiVersions), 0, 4},
 	{int16(kmsg.CreateTopics), 0, 7},
@@ -58,6 +62,14 @@ func (b *Broker) dispatch(req Request, reply Reply) {
 		reply(Answer{Body: b.listOffsets(body)})
 	case *kmsg.MetadataRequest:
 		b.handleMetadata(body, req.Local, reply)
+	case *kmsg.LeaderAndISRRequest:
+		b.handleLeaderAndISR(body, reply)
+	case *kmsg.StopReplicaRequest:
+		b.handleStopReplica(body, reply)
+	case *kmsg.UpdateMetadataRequest:
+		b.handleUpdateMetadata(body, reply)
+	case *kmsg.ControlledShutdownRequest:
+		b.handleControlledShutdown(body, reply)
 	case *kmsg.FindCoordinatorRequest:
 		reply(Answer{Body: b.findCoordinator(body)})
 	case *kmsg.ApiVersionsRequest:

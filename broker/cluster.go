@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"sync"
 
 	"github.com/tidemark-log/tidemark/broker/coord"
 	"github.com/tidemark-log/tidemark/broker/env"
@@ -17,7 +18,21 @@ import (
 // leader epoch of all its partitions is the version of /brokers/epochs/ID, which
 // each start bumps, so that a client can tell the incarnations of a log apart.
 type cluster struct {
-	client coord.Client
+	mu      sync.Mutex
+	session coord.Client
+}
+
+// client is the present session's; calls on one that is over end with an error.
+func (c *cluster) client() coord.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
+func (c *cluster) use(client coord.Client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session = client
 }
 
 // metadataDir is the directory of the tree, below the first log directory.
@@ -48,7 +63,7 @@ type clusterRecord struct {
 
 // commit applies all operations or none; done is called when that is durable.
 func (b *Broker) commit(ops []coord.Op, done func(error)) {
-	b.cluster.client.Multi(ops, func(_ []coord.Result, err error) { done(err) })
+	b.cluster.client().Multi(ops, func(_ []coord.Result, err error) { done(err) })
 }
 
 // openCluster opens the tree and registers this incarnation in it.
@@ -58,7 +73,7 @@ func (b *Broker) openCluster(done func(clusterRecord, error)) {
 		done(clusterRecord{}, err)
 		return
 	}
-	b.cluster.client = local
+	b.cluster.use(local)
 	local.Get(coord.ClusterIDPath, nil, func(data []byte, _ coord.Stat, err error) {
 		switch {
 		case errors.Is(err, coord.ErrNoNode):
@@ -98,7 +113,7 @@ func (b *Broker) register(clusterID string, done func(clusterRecord, error)) {
 	epochPath := coord.BrokerEpochPath(b.static.BrokerID)
 	host, port := b.advertised(b.static.Listeners[0])
 	registration := coord.BrokerRegistration{Host: host, Port: port, Timestamp: b.env.Wall().UnixMilli()}
-	b.cluster.client.Exists(epochPath, nil, func(s coord.Stat, err error) {
+	b.cluster.client().Exists(epochPath, nil, func(s coord.Stat, err error) {
 		bump := coord.SetOp(epochPath, nil, s.Version)
 		epoch := s.Version + 1
 		if errors.Is(err, coord.ErrNoNode) {
@@ -122,7 +137,7 @@ func (b *Broker) register(clusterID string, done func(clusterRecord, error)) {
 // readCluster reads dynamic settings and topics. The reads go out together; end
 // collects the first error.
 func (b *Broker) readCluster(r clusterRecord, done func(clusterRecord, error)) {
-	client := b.cluster.client
+	client := b.cluster.client()
 	client.Children(coord.TopicsPath, nil, func(names []string, _ coord.Stat, err error) {
 		if err != nil {
 			done(r, err)
@@ -192,7 +207,7 @@ func (b *Broker) claimFormat(r clusterRecord, done func(clusterRecord, error)) {
 
 // readConfig reads a node of settings, which need not be there.
 func (b *Broker) readConfig(path string, into *map[string]string, failed *firstError, end *countdown) {
-	b.cluster.client.Get(path, nil, func(data []byte, _ coord.Stat, err error) {
+	b.cluster.client().Get(path, nil, func(data []byte, _ coord.Stat, err error) {
 		if err == nil {
 			*into, err = coord.DecodeConfig(data)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemark-log/tidemark/broker/rules"
 	"github.com/tidemark-log/tidemark/storage"
 	"github.com/tidemark-log/tidemark/storage/record"
 )
@@ -31,12 +32,29 @@ type Config struct {
 	InflightBytesMax      int64 // per connection
 	QueuedBytesMax        int64 // of requests, of all connections
 	Transfer              storage.Transfer
-	ZooKeeperConnect      string
 	RulesOff              []string
 	FetchWaitsMax         int // long polls waiting at one time
 	FetchMaxBytes         int // of one fetch answer
 	MaxPartitionsPerTopic int32
 	MaxPartitions         int32 // of the broker
+
+	// The cluster. ZooKeeperConnect empty: a cluster of one.
+	ZooKeeperConnect        string
+	ZooKeeperSessionTimeout time.Duration // asked for; the service negotiates
+	ZooKeeperConnectTimeout time.Duration
+	Rack                    string
+	ReplicaLagMax           time.Duration
+	ReplicaFetchWait        time.Duration
+	ReplicaFetchBackoff     time.Duration
+	ReplicaFetchBytes       int // of one partition
+	ReplicaFetchAnswerBytes int // of one answer
+	UncleanElection         bool
+	ReplaceAfter            time.Duration // lab.replica.replace.after.ms; 0: never
+	AutoRebalance           bool
+	RebalanceCheck          time.Duration
+	ImbalancePercent        int
+	ControlledShutdown      bool
+	ReadFrom                ReadFrom
 
 	NumPartitions      int32
 	ReplicationFactor  int16
@@ -89,6 +107,22 @@ const (
 	VisibleAppended  Visibility = "appended"  // everything written, committed or not: unsafe
 )
 
+// ReadFrom is who serves consumers (lab.read.from, claim C16).
+type ReadFrom string
+
+const (
+	ReadLeader   ReadFrom = "leader"
+	ReadFollower ReadFrom = "follower" // in the consumer's rack (KIP-392)
+)
+
+// preferredCheck is how often leadership goes back to preferred replicas; 0: never.
+func (c *Config) preferredCheck() time.Duration {
+	if !c.AutoRebalance {
+		return 0
+	}
+	return c.RebalanceCheck
+}
+
 // DefaultConfig is the configuration of an empty server.properties.
 func DefaultConfig() Config {
 	return Config{
@@ -105,6 +139,19 @@ func DefaultConfig() Config {
 		Transfer:            storage.TransferSendfile,
 		FetchWaitsMax:       100_000,
 		FetchMaxBytes:       55 << 20,
+
+		ZooKeeperSessionTimeout: 18 * time.Second,
+		ZooKeeperConnectTimeout: 18 * time.Second,
+		ReplicaLagMax:           30 * time.Second,
+		ReplicaFetchWait:        500 * time.Millisecond,
+		ReplicaFetchBackoff:     time.Second,
+		ReplicaFetchBytes:       1 << 20,
+		ReplicaFetchAnswerBytes: 10 << 20,
+		AutoRebalance:           true,
+		RebalanceCheck:          300 * time.Second,
+		ImbalancePercent:        10,
+		ControlledShutdown:      true,
+		ReadFrom:                ReadLeader,
 
 		MaxPartitionsPerTopic: 10_000,
 		MaxPartitions:         50_000,
@@ -142,17 +189,18 @@ func (c *Config) check() (keys []string, err error) {
 		}
 		return keys, err
 	}
+	if _, err := rules.Parse(c.RulesOff); err != nil {
+		return []string{"lab.rules.off"}, fmt.Errorf("lab.rules.off: %w", err)
+	}
 	switch {
 	case c.Compression != "producer" && !c.Recompress:
 		return []string{"compression.type", "lab.compression.path"}, fmt.Errorf("compression.type=%s needs lab.compression.path=recompress: otherwise batches are stored as the producer compressed them", c.Compression)
-	case len(c.RulesOff) > 0:
-		return []string{"lab.rules.off"}, fmt.Errorf("lab.rules.off is reserved: this broker has no rule that can be switched off yet; leave it empty")
-	case c.ZooKeeperConnect != "":
-		return []string{"zookeeper.connect"}, fmt.Errorf("zookeeper.connect is reserved: this broker is a cluster of one and keeps its metadata itself; leave it empty")
-	case c.ReplicationFactor != 1:
-		return []string{"default.replication.factor"}, fmt.Errorf("default.replication.factor=%d: this broker is a cluster of one; the only valid value is 1", c.ReplicationFactor)
-	case c.MinISR != 1:
-		return []string{"min.insync.replicas"}, fmt.Errorf("min.insync.replicas=%d: this broker is a cluster of one; the only valid value is 1", c.MinISR)
+	case c.ZooKeeperConnect == "" && c.ReplicationFactor != 1:
+		return []string{"default.replication.factor"}, fmt.Errorf("default.replication.factor=%d: without zookeeper.connect this broker is a cluster of one; the only valid value is 1", c.ReplicationFactor)
+	case c.ZooKeeperConnect == "" && c.MinISR != 1:
+		return []string{"min.insync.replicas"}, fmt.Errorf("min.insync.replicas=%d: without zookeeper.connect this broker is a cluster of one; the only valid value is 1", c.MinISR)
+	case c.ZooKeeperConnect != "" && c.Log.Engine != storage.EngineLog:
+		return []string{"zookeeper.connect", "lab.storage.engine"}, fmt.Errorf("lab.storage.engine=%s is not replicated: it needs a cluster of one, so leave zookeeper.connect empty", c.Log.Engine)
 	case len(c.LogDirs) == 0:
 		return []string{"log.dirs", "log.dir"}, fmt.Errorf("log.dirs is empty: name at least one directory")
 	case len(c.Listeners) == 0:

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tidemark-log/tidemark/broker/env"
+	"github.com/tidemark-log/tidemark/broker/rules"
 	"github.com/tidemark-log/tidemark/storage"
 )
 
@@ -28,7 +29,16 @@ type Broker struct {
 	requests  [apiKeysMax]atomic.Int64
 	state     atomic.Int32
 	cluster   cluster
-	timers    timers
+
+	// Of a replicated cluster; member is nil in a cluster of one.
+	rules    rules.Rules
+	member   *member
+	held     replicas
+	fetchers fetchers
+	peers    peers
+	awaited  awaitedMetadata
+	notices  isrNotices
+	timers   timers
 }
 
 // The states of an incarnation, in order.
@@ -49,6 +59,14 @@ func New(e env.Env, cfg Config) *Broker {
 	}
 	b.cfg.Store(&cfg)
 	b.meta.Store(newMetadata("", nil))
+	off, err := rules.Parse(cfg.RulesOff)
+	if err != nil {
+		panic("BUG: broker: a Config that was not checked: " + err.Error())
+	}
+	b.rules, b.fetchers.b = off, b
+	if cfg.ZooKeeperConnect != "" {
+		b.member, b.held = newMember(b), replicas{}
+	}
 	for _, path := range cfg.LogDirs {
 		b.dirs = append(b.dirs, &logDir{path: path})
 	}

@@ -1,6 +1,9 @@
 package broker
 
-import "github.com/tidemark-log/tidemark/storage"
+import (
+	"github.com/tidemark-log/tidemark/broker/replica"
+	"github.com/tidemark-log/tidemark/storage"
+)
 
 // effects is what a step of a partition leaves to do after its lock is released.
 type effects struct {
@@ -9,6 +12,13 @@ type effects struct {
 	sync      *storage.Flush
 	syncBytes int64
 	dirFailed error
+
+	// Of a replicated partition: an ISR to be written, its state to be read again, an
+	// ISR that was accepted, a follower that may fetch again.
+	propose    *replica.Proposal
+	reread     bool
+	isrChanged bool
+	fetchAgain bool
 }
 
 // carryOut does what a step of p left to do. No lock is held. A sync is asked
@@ -20,10 +30,22 @@ func (b *Broker) carryOut(p *partition, fx *effects) {
 	if f, bytes := fx.sync, fx.syncBytes; f != nil {
 		b.env.Sync(f.Steps, func(err error) { p.syncDone(f, bytes, err) })
 	}
+	if fx.propose != nil {
+		b.proposeISR(p, fx.propose)
+	}
+	if fx.reread {
+		b.rereadState(p)
+	}
+	if fx.isrChanged {
+		b.noticeISR(p)
+	}
 	for i := range fx.acks {
 		fx.acks[i].done(fx.acks[i].err)
 	}
 	fx.woken.complete()
+	if fx.fetchAgain {
+		b.fetchers.wakeFor(p)
+	}
 }
 
 // wokenFetches are claimed fetches in the order of their waking, linked by nextWoken.

@@ -15,8 +15,14 @@ const (
 	codeCorruptMessage            int16 = 2
 	codeUnknownTopicOrPartition   int16 = 3
 	codeLeaderNotAvailable        int16 = 5
+	codeNotLeaderOrFollower       int16 = 6
+	codeRequestTimedOut           int16 = 7
+	codeReplicaNotAvailable       int16 = 9
+	codeStaleControllerEpoch      int16 = 11
 	codeCoordinatorNotAvailable   int16 = 15
 	codeInvalidTopic              int16 = 17
+	codeNotEnoughReplicas         int16 = 19
+	codeNotEnoughReplicasAfter    int16 = 20
 	codeInvalidRequiredAcks       int16 = 21
 	codeInvalidTimestamp          int16 = 32
 	codeUnsupportedVersion        int16 = 35
@@ -25,6 +31,7 @@ const (
 	codeInvalidReplicationFactor  int16 = 38
 	codeInvalidReplicaAssignment  int16 = 39
 	codeInvalidConfig             int16 = 40
+	codeNotController             int16 = 41
 	codeInvalidRequest            int16 = 42
 	codeUnsupportedForFormat      int16 = 43
 	codeInvalidTxnState           int16 = 48
@@ -34,6 +41,8 @@ const (
 	codeTopicDeletionDisabled     int16 = 73
 	codeFencedLeaderEpoch         int16 = 74
 	codeUnknownLeaderEpoch        int16 = 75
+	codeStaleBrokerEpoch          int16 = 77
+	codeOffsetNotAvailable        int16 = 78
 	codeInvalidRecord             int16 = 87
 	codeUnknownTopicID            int16 = 100
 )

@@ -58,7 +58,7 @@ func (op *fetchOp) encode(code int16) *FetchAnswer {
 			e.partition(f)
 			a.Parts = append(a.Parts, FetchPart{Head: e.head(), Region: f.region})
 			f.region = storage.Region{}
-			e.tags()
+			e.partitionTags(f)
 		}
 		e.tags()
 	}
@@ -77,7 +77,7 @@ func (e *fetchEncoder) partition(f *fetchPart) {
 	}
 	e.nullArray()
 	if e.version >= 11 {
-		e.int32(-1) // preferred read replica
+		e.int32(f.preferred)
 	}
 	if e.version >= fetchFlexibleFrom {
 		e.buf = binary.AppendUvarint(e.buf, uint64(f.region.Len)+1)
@@ -86,11 +86,25 @@ func (e *fetchEncoder) partition(f *fetchPart) {
 	}
 }
 
+// partitionTags are a partition's tagged fields: to a follower, where its log parts
+// from this one (KIP-595).
+func (e *fetchEncoder) partitionTags(f *fetchPart) {
+	if f.diverging.End < 0 {
+		e.tags()
+		return
+	}
+	const tagDiverging, size = 0, 4 + 8 + 1
+	e.buf = append(e.buf, 1, tagDiverging, size)
+	e.int32(f.diverging.Epoch)
+	e.int64(f.diverging.End)
+	e.tags()
+}
+
 // encodedSize is the length of all heads and the tail, or a little more.
 func (op *fetchOp) encodedSize() int {
 	const fixed = 4 + 2 + 4 + 5 + 1
 	const perTopic = 16 + 5 + 1
-	const perPartition = 4 + 2 + 8 + 8 + 8 + 4 + 4 + 5 + 1
+	const perPartition = 4 + 2 + 8 + 8 + 8 + 4 + 4 + 5 + 1 + 2 + 13
 	n := fixed
 	for i := range op.topics {
 		n += perTopic + len(op.topics[i].name) + len(op.topics[i].parts)*perPartition

@@ -39,10 +39,14 @@ func (l *fetchWaitList) remove(f *fetchPart) {
 }
 
 // advance tells the waiting fetches that visible bytes have grown to bytes, and
-// collects those that have enough.
-func (l *fetchWaitList) advance(fx *effects, bytes int64) {
+// collects those that have enough. Followers wait for appended bytes instead.
+func (l *fetchWaitList) advance(fx *effects, bytes int64, follower bool) {
 	for f := l.first; f != nil; {
 		next := f.next
+		if f.op.isFollower() != follower {
+			f = next
+			continue
+		}
 		grown := bytes - f.seenBytes
 		f.seenBytes = bytes
 		if f.op.grow(grown) && f.op.claim() {

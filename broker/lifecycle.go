@@ -19,6 +19,17 @@ func (b *Broker) Start(ready func(error)) {
 		ready(err)
 		return
 	}
+	if b.replicated() {
+		b.openHeld(func(err error) {
+			if err == nil {
+				b.member.join(ready)
+				return
+			}
+			b.closeDirs(false)
+			ready(err)
+		})
+		return
+	}
 	b.openCluster(func(r clusterRecord, err error) {
 		var topics []*topic
 		if err == nil {
@@ -41,6 +52,13 @@ func (b *Broker) Start(ready func(error)) {
 			ready(nil)
 		})
 	})
+}
+
+// serve lets requests in. It is called before the first registration, and again before later ones.
+func (b *Broker) serve() {
+	if b.state.CompareAndSwap(stateStarting, stateRunning) {
+		b.startTimers()
+	}
 }
 
 // openDirs takes the log directories for this process.
@@ -75,7 +93,7 @@ func (b *Broker) closeDirs(clean bool) error {
 		if d.store == nil {
 			continue
 		}
-		if err := d.store.Close(clean && !d.unopened.Load(), -1); err != nil && first == nil {
+		if err := d.store.Close(clean && !d.unopened.Load(), b.cleanEpoch()); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -161,13 +179,17 @@ func (b *Broker) places(topics []topicRecord) (map[partitionName]*logDir, error)
 				continue
 			}
 			if other := places[name]; other != nil {
-				return nil, fmt.Errorf("partition %s-%d is both in %s and in %s: move one of them away", f.Topic, f.Partition, other.path, d.path)
+				return nil, errTwice(name, other, d)
 			}
 			places[name] = d
 			d.partitions.Add(1)
 		}
 	}
 	return places, nil
+}
+
+func errTwice(p partitionName, one, other *logDir) error {
+	return fmt.Errorf("partition %s-%d is both in %s and in %s: move one of them away", p.topic, p.index, one.path, other.path)
 }
 
 // emptiestDir is where a new partition goes: the directory with fewest, the
@@ -186,8 +208,13 @@ func (b *Broker) emptiestDir() *logDir {
 // Shutdown refuses new requests, answers what waits, flushes everything, and
 // leaves checkpoints and the mark of a clean shutdown. It is called once, after Start's ready.
 func (b *Broker) Shutdown(done func(error)) {
+	b.giveAway(func() { b.shutdown(done) })
+}
+
+func (b *Broker) shutdown(done func(error)) {
 	b.state.Store(stateStopping)
 	b.stopTimers()
+	b.fetchers.stop()
 	b.waits.close()
 	b.changes.run(func(release func()) {
 		// Given back when the coordination service is closed, which refuses every change: a
@@ -196,11 +223,7 @@ func (b *Broker) Shutdown(done func(error)) {
 			release()
 			done(err)
 		}
-		m := b.meta.Load()
-		var parts []*partition
-		for _, t := range m.sorted {
-			parts = append(parts, t.partitions...)
-		}
+		parts := b.allPartitions()
 		var failed firstError
 		end := newCountdown(len(parts), func() {
 			for _, p := range parts {
@@ -223,7 +246,7 @@ func (b *Broker) Shutdown(done func(error)) {
 // stopIdle closes everything once no sync is in flight.
 func (b *Broker) stopIdle(parts []*partition, failed *firstError, done func(error)) {
 	end := newCountdown(len(parts), func() {
-		b.cluster.client.Close(func(err error) {
+		b.leaveCluster(func(err error) {
 			if err != nil {
 				failed.set(err)
 			}
@@ -238,4 +261,35 @@ func (b *Broker) stopIdle(parts []*partition, failed *firstError, done func(erro
 		p.whenIdle(end.done)
 	}
 	end.done()
+}
+
+// allPartitions are those whose logs are open, or should be.
+func (b *Broker) allPartitions() (parts []*partition) {
+	if b.replicated() {
+		for _, name := range sortedPartitions(b.held) {
+			parts = append(parts, b.held[name])
+		}
+		return parts
+	}
+	b.each(func(p *partition) { parts = append(parts, p) })
+	return parts
+}
+
+// leaveCluster ends the session.
+func (b *Broker) leaveCluster(done func(error)) {
+	if b.replicated() {
+		b.member.leave(done)
+		return
+	}
+	b.cluster.client().Close(done)
+}
+
+// cleanEpoch is what the mark of a clean shutdown says of this incarnation.
+func (b *Broker) cleanEpoch() int64 {
+	if !b.replicated() {
+		return -1
+	}
+	b.member.mu.Lock()
+	defer b.member.mu.Unlock()
+	return b.member.epoch
 }

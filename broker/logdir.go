@@ -37,7 +37,7 @@ func (b *Broker) failDir(d *logDir, err error) {
 	b.report(env.Error, "log directory %s is offline until the broker is restarted, its partitions answer KAFKA_STORAGE_ERROR: %v", d.path, err)
 	for _, t := range b.meta.Load().sorted {
 		for _, p := range t.partitions {
-			if p.dir == d {
+			if p != nil && p.dir == d {
 				p.fail()
 			}
 		}

@@ -16,8 +16,30 @@ type topicID = coord.UUID
 type topic struct {
 	name       string
 	id         topicID
-	partitions []*partition
+	partitions []*partition      // this broker's replicas; nil where it has none
+	placed     []placement       // by partition, as the controller last told; nil in a cluster of one
 	overrides  map[string]string // the topic's own settings; never changed
+}
+
+// placement is who leads and who replicates a partition. It is never changed.
+type placement struct {
+	leader         int32 // noBroker: none
+	leaderEpoch    int32
+	replicas       []int32 // preferred leader first
+	isr            []int32
+	offline        []int32 // of replicas: those whose broker is not there
+	partitionEpoch int32
+}
+
+// noBroker stands for no broker.
+const noBroker int32 = -1
+
+// node is a live broker, as the controller last told.
+type node struct {
+	id   int32
+	host string
+	port int32
+	rack string
 }
 
 // metadata is an immutable snapshot of what the cluster holds: handlers read it without a lock.
@@ -27,6 +49,11 @@ type metadata struct {
 	byID      map[topicID]*topic
 	collision map[string]string // collisionKey to name
 	sorted    []*topic          // by name
+
+	// nodes are the live brokers, ascending, and controller is one of them; in a
+	// cluster of one nil and this broker's.
+	nodes      []node
+	controller int32
 }
 
 func newMetadata(clusterID string, topics []*topic) *metadata {
@@ -39,7 +66,9 @@ func newMetadata(clusterID string, topics []*topic) *metadata {
 
 // edit gives a copy to change before it is published with sort.
 func (m *metadata) edit() *metadata {
-	return &metadata{m.clusterID, maps.Clone(m.topics), maps.Clone(m.byID), maps.Clone(m.collision), slices.Clone(m.sorted)}
+	n := *m
+	n.topics, n.byID, n.collision, n.sorted = maps.Clone(m.topics), maps.Clone(m.byID), maps.Clone(m.collision), slices.Clone(m.sorted)
+	return &n
 }
 
 // put adds t to a copy, or replaces the topic of its name.
@@ -86,11 +115,26 @@ func (m *metadata) partition(name string, index int32) *partition {
 	return m.topics[name].partition(index)
 }
 
+// partition gives this broker's replica of a partition, or nil.
 func (t *topic) partition(index int32) *partition {
 	if t == nil || index < 0 || int(index) >= len(t.partitions) {
 		return nil
 	}
 	return t.partitions[index]
+}
+
+// find gives this broker's replica of a partition of t, or the code that says why there is
+// none: unknown when there is no such partition at all.
+func (t *topic) find(index int32, unknown int16) (*partition, int16) {
+	switch {
+	case t == nil:
+		return nil, unknown
+	case index < 0 || int(index) >= len(t.partitions):
+		return nil, codeUnknownTopicOrPartition
+	case t.partitions[index] == nil:
+		return nil, codeNotLeaderOrFollower
+	}
+	return t.partitions[index], codeNone
 }
 
 // newUUID is a random UUID, version 4, never one that begins with '-' as text: it

@@ -21,7 +21,7 @@ type partition struct {
 	topic string
 	id    topicID
 	index int32
-	epoch int32 // leader epoch; one per incarnation of the broker
+	epoch int32 // leader epoch; in a cluster of one, one per incarnation of the broker
 
 	cfg atomic.Pointer[Config] // the broker's configuration with the topic's over it
 
@@ -32,6 +32,7 @@ type partition struct {
 	gone error
 
 	sync syncState
+	repl *replication // nil in a cluster of one
 
 	// Bytes since open: appended, and of those visible to consumers. Waiting
 	// fetches count what they wait for by the second.
@@ -97,19 +98,25 @@ func (p *partition) step(f func(*effects)) {
 // Where the flush policy asks for a sync before the ack, waits is true, and wait
 // is called once, after that sync. woken are fetches that the caller completes
 // after it has answered.
-func (p *partition) append(batch []byte, records int64, acks int16, wait func(error)) (a storage.Appended, waits bool, woken wokenFetches, err error) {
+func (p *partition) append(batch []byte, records int64, acks int16, timeout time.Duration, wait func(error)) (a storage.Appended, waits bool, woken wokenFetches, err error) {
 	var fx effects
-	a, waits, err = p.appendStep(&fx, batch, records, acks, wait)
+	a, waits, err = p.appendStep(&fx, batch, records, acks, timeout, wait)
 	woken, fx.woken = fx.woken, wokenFetches{}
 	p.b.carryOut(p, &fx)
 	return a, waits, woken, err
 }
 
-func (p *partition) appendStep(fx *effects, batch []byte, records int64, acks int16, wait func(error)) (a storage.Appended, waits bool, err error) {
+func (p *partition) appendStep(fx *effects, batch []byte, records int64, acks int16, timeout time.Duration, wait func(error)) (a storage.Appended, waits bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.usable(); err != nil {
 		return a, false, err
+	}
+	if !p.leads() {
+		return a, false, errNotLeader
+	}
+	if p.repl != nil && acks == -1 && !p.repl.leader.MayAppendAll() {
+		return a, false, errNotEnough
 	}
 	a, err = p.log.Append(batch, storage.AppendArgs{LeaderEpoch: p.epoch, Now: p.b.env.Wall().UnixMilli()})
 	if err != nil {
@@ -131,7 +138,9 @@ func (p *partition) appendStep(fx *effects, batch []byte, records int64, acks in
 		if p.sync.unflushed >= cfg.Log.FlushMessages {
 			flushNow, waits = true, acks != 0
 		}
-		if cfg.Visibility != VisibleFlushed || cfg.Faults.ServeUnflushed {
+		if p.repl != nil {
+			p.replicaAppended(fx)
+		} else if cfg.Visibility != VisibleFlushed || cfg.Faults.ServeUnflushed {
 			p.advanceVisible(fx, p.log.LogEndOffset(), p.appendedBytes)
 		}
 		p.startFlushTimer(cfg)
@@ -147,6 +156,16 @@ func (p *partition) appendStep(fx *effects, batch []byte, records int64, acks in
 		again := cfg.Log.FlushMessages == 1 && a.LastOffset >= p.log.FlushedOffset()
 		flushNow = flushNow || again
 		waits = waits || again || p.sync.awaits(a.LastOffset+1)
+	}
+	if p.repl != nil && acks == -1 {
+		// The high watermark says when: it counts what is synced, where the ack promises that.
+		if waits = p.repl.leader.AckOffset() <= a.LastOffset; waits {
+			p.waitCommitted(a.LastOffset+1, timeout, wait)
+		}
+		if flushNow {
+			p.flushLocked(fx)
+		}
+		return a, waits, nil
 	}
 	faults := &cfg.Faults
 	if faults.AckBeforeSync || faults.AckResendEarly && a.Duplicate {
@@ -184,7 +203,7 @@ func (p *partition) advanceVisible(fx *effects, to, bytes int64) {
 	if o := p.b.observer; o != nil {
 		o.HighWatermark(p.topic, p.index, to, nil)
 	}
-	p.waiting.advance(fx, bytes)
+	p.waiting.advance(fx, bytes, false)
 }
 
 // startFlushTimer sees to log.flush.interval.ms: one timer runs while something is unsynced.
@@ -218,5 +237,6 @@ func (p *partition) failWaiters(fx *effects, why error) {
 		p.sync.timer = nil
 	}
 	fx.acks = append(fx.acks, p.sync.take(noLimit, why)...)
+	p.failCommitWaiters(fx, why)
 	p.waiting.wakeAll(fx)
 }

@@ -65,12 +65,26 @@ func (o opening) Sync() error {
 	if err != nil {
 		return err
 	}
+	if p.b.replicated() {
+		hw, _ := p.dir.store.HighWatermark(p.topic, p.index) // 0 where the checkpoint does not name it (B9)
+		p.log = p.observed(log, hw)
+		p.replicate(hw)
+		return nil
+	}
 	p.visible = log.LogEndOffset()
 	if cfg.Visibility == VisibleFlushed {
 		p.visible = log.FlushedOffset()
 	}
 	p.log = p.observed(log, p.visible)
 	return nil
+}
+
+// adopt makes a log that was found at the start a topic's, before anybody else sees it.
+func (p *partition) adopt(t *topic, cfg *Config) {
+	p.mu.Lock()
+	p.id = t.id
+	p.mu.Unlock()
+	p.setConfig(cfg)
 }
 
 func (p *partition) reportRecovery(found storage.RecoveryReport) {

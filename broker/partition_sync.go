@@ -134,7 +134,9 @@ func (p *partition) flushed(fx *effects, bytes int64) {
 	if upTo >= p.sync.recovered {
 		p.sync.recovered = 0
 	}
-	if p.cfg.Load().Visibility == VisibleFlushed {
+	if p.repl != nil {
+		p.replicaFlushed(fx)
+	} else if p.cfg.Load().Visibility == VisibleFlushed {
 		p.advanceVisible(fx, upTo, bytes)
 	}
 	if p.b.static.Faults.ShareEarlierSync {

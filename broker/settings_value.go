@@ -85,6 +85,29 @@ func (m millisValue) valid() string {
 	return fmt.Sprintf("a whole number of ms without a unit, at least %d", m.low)
 }
 
+// seconds is a whole number of seconds, kept as a Duration.
+func seconds(field *time.Duration, low int64) value { return secondsValue{field, low} }
+
+type secondsValue struct {
+	field *time.Duration
+	low   int64
+}
+
+func (s secondsValue) set(text string) error {
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || v < s.low {
+		return fmt.Errorf("want %s", s.valid())
+	}
+	*s.field = time.Duration(min(v, millisMax/1000)) * time.Second
+	return nil
+}
+
+func (s secondsValue) String() string { return strconv.FormatInt(int64(s.field.Seconds()), 10) }
+func (s secondsValue) kind() string   { return "long" }
+func (s secondsValue) valid() string {
+	return fmt.Sprintf("a whole number of seconds without a unit, at least %d", s.low)
+}
+
 type boolValue struct{ field *bool }
 
 func boolean(field *bool) value { return boolValue{field} }

@@ -1,6 +1,10 @@
 package broker
 
-import "github.com/tidemark-log/tidemark/storage"
+import (
+	"slices"
+
+	"github.com/tidemark-log/tidemark/storage"
+)
 
 // Status is what a broker knows of itself, for metrics and tests.
 type Status struct {
@@ -24,6 +28,12 @@ type PartitionStatus struct {
 	LogEndOffset   int64
 	FlushedOffset  int64
 	Size           int64 // bytes on disk
+
+	// In a replicated cluster. Leader is noBroker while none is known, and LeaderEpoch -1.
+	Leading     bool
+	Leader      int32
+	LeaderEpoch int32
+	ISR         []int32
 }
 
 // RequestCount is how many requests of a kind came.
@@ -38,7 +48,9 @@ func (b *Broker) Status() Status {
 	s := Status{Running: b.state.Load() == stateRunning, ClusterID: m.clusterID, FetchesWaiting: b.waits.waitingNow()}
 	for _, t := range m.sorted {
 		for _, p := range t.partitions {
-			s.Partitions = append(s.Partitions, p.status())
+			if p != nil {
+				s.Partitions = append(s.Partitions, p.status())
+			}
 		}
 	}
 	for _, d := range b.dirs {
@@ -65,7 +77,11 @@ func (p *partition) status() PartitionStatus {
 		s.Offline = true
 		return s
 	}
-	s.LogStartOffset, s.HighWatermark, s.LogEndOffset = p.log.LogStartOffset(), p.visible, p.log.LogEndOffset()
+	s.LogStartOffset, s.HighWatermark, s.LogEndOffset = p.log.LogStartOffset(), p.committed(), p.log.LogEndOffset()
+	s.Leading, s.Leader, s.LeaderEpoch = true, p.b.static.BrokerID, p.epoch
+	if q := p.repl; q != nil {
+		s.Leading, s.Leader, s.ISR = q.leader.Leading(), q.leaderID, slices.Clone(q.isr)
+	}
 	s.FlushedOffset, s.Size = p.log.FlushedOffset(), p.log.Size()
 	return s
 }

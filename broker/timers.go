@@ -66,7 +66,9 @@ func (b *Broker) stopTimers() {
 func (b *Broker) each(f func(*partition)) {
 	for _, t := range b.meta.Load().sorted {
 		for _, p := range t.partitions {
-			f(p)
+			if p != nil {
+				f(p)
+			}
 		}
 	}
 }
@@ -86,7 +88,7 @@ func (b *Broker) retain() {
 func (p *partition) retain() (deleted []storage.DeletedSegment) {
 	p.change(func() error {
 		var err error
-		deleted, err = p.log.Retain(p.b.env.Wall().UnixMilli(), p.visible)
+		deleted, err = p.log.Retain(p.b.env.Wall().UnixMilli(), p.committed())
 		return err
 	})
 	return deleted

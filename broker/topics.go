@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tidemark-log/tidemark/broker/coord"
 	"github.com/tidemark-log/tidemark/storage/vfs"
@@ -16,6 +17,11 @@ type topicSpec struct {
 	partitions int32
 	overrides  map[string]string
 	dryRun     bool
+
+	// Of a replicated cluster.
+	factor     int16     // -1: the default
+	assignment [][]int32 // by partition; nil: the brokers decide
+	timeout    time.Duration
 }
 
 // topicResult is what became of one spec; on success t is the topic, under dryRun what it would be.
@@ -30,6 +36,10 @@ type topicResult struct {
 // each spec. When done is called, the topics are durable in the coordination
 // service and their partitions can be used.
 func (b *Broker) createTopics(specs []topicSpec, done func([]topicResult)) {
+	if b.replicated() {
+		b.createReplicatedTopics(specs, done)
+		return
+	}
 	results := make([]topicResult, len(specs))
 	b.changes.run(func(release func()) {
 		end := newCountdown(len(specs), func() {
@@ -144,7 +154,11 @@ func (b *Broker) install(results []topicResult, done func()) {
 }
 
 // deleteTopics deletes topics, and gives a result for each.
-func (b *Broker) deleteTopics(targets []*topic, done func([]topicResult)) {
+func (b *Broker) deleteTopics(targets []*topic, timeout time.Duration, done func([]topicResult)) {
+	if b.replicated() {
+		b.deleteReplicatedTopics(targets, timeout, done)
+		return
+	}
 	results := make([]topicResult, len(targets))
 	b.changes.run(func(release func()) {
 		end := newCountdown(len(targets), func() {
@@ -194,11 +208,7 @@ func (b *Broker) uninstall(results []topicResult, done func()) {
 	b.meta.Store(m.sort())
 	// Each removal syncs the log directory, so they go where syncs go: done one by one
 	// in this callback, thousands of them would hold up the metadata for a minute.
-	idle := newCountdown(len(parts), func() {
-		b.sideBySide(len(parts), func(i int) vfs.Syncer { return removing{parts[i]} }, func(i int, _ error) {
-			b.removeLater(parts[i].cfg.Load())
-		}, done)
-	})
+	idle := newCountdown(len(parts), func() { b.removeAll(parts, done) })
 	for _, p := range parts {
 		p.stop(errGone)
 		p.whenIdle(idle.done)
@@ -206,8 +216,15 @@ func (b *Broker) uninstall(results []topicResult, done func()) {
 	idle.done()
 }
 
+// removeAll deletes the logs of stopped partitions.
+func (b *Broker) removeAll(parts []*partition, done func()) {
+	b.sideBySide(len(parts), func(i int) vfs.Syncer { return removing{parts[i]} }, func(i int, _ error) {
+		b.removeLater(parts[i].cfg.Load())
+	}, done)
+}
+
 // growTopic gives a topic more partitions.
-func (b *Broker) growTopic(name string, count int32, dryRun bool, done func(topicResult)) {
+func (b *Broker) growTopic(name string, count int32, assignment [][]int32, dryRun bool, done func(topicResult)) {
 	b.changes.run(func(release func()) {
 		var r topicResult
 		end := func() {
@@ -231,6 +248,11 @@ func (b *Broker) growTopic(name string, count int32, dryRun bool, done func(topi
 		}
 		if r.code != codeNone || dryRun {
 			end()
+			return
+		}
+		if b.replicated() {
+			release()
+			b.growReplicatedTopic(t, count, assignment, done)
 			return
 		}
 		op := coord.SetOp(coord.TopicPath(name), b.assignment(t.id, int(count)), coord.AnyVersion)
@@ -277,7 +299,7 @@ func (b *Broker) setTopicConfig(t *topic, overrides map[string]string, done func
 		done(nil)
 		return
 	}
-	b.commit([]coord.Op{op}, func(err error) {
+	b.commit(append([]coord.Op{op}, b.noticeConfig("topics/"+t.name)...), func(err error) {
 		if err == nil {
 			changed := *t
 			changed.overrides = overrides
@@ -306,15 +328,21 @@ func configOp(path string, had, next map[string]string) (op coord.Op, needed boo
 func (b *Broker) applyConfig(t *topic) {
 	cfg := b.topicConfig(t.overrides)
 	for _, p := range t.partitions {
-		p.setConfig(cfg)
+		if p != nil {
+			p.setConfig(cfg)
+		}
 	}
 }
 
 func (p *partition) setConfig(cfg *Config) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cfg.Store(cfg)
-	if p.usable() == nil {
+	p.step(func(fx *effects) {
+		p.cfg.Store(cfg)
+		if p.usable() != nil {
+			return
+		}
 		p.log.SetConfig(cfg.Log)
-	}
+		if p.repl != nil {
+			p.led(fx, p.repl.leader.SetSettings(cfg.replicaSettings()))
+		}
+	})
 }

@@ -56,7 +56,12 @@ func Open(cfg broker.Config, log *slog.Logger) (*Live, error) {
 		cfg.ConnectionsMax = connections
 	}
 	disk := vfs.WithDescriptorCache(vfs.NewReal("", l.Counters), files)
-	l.Broker = broker.New(real.New(disk, log), cfg)
+	world := real.New(disk, log)
+	if cfg.ZooKeeperConnect != "" {
+		l.closeListeners()
+		return nil, fmt.Errorf("zookeeper.connect=%s: this build has no live client for ZooKeeper; leave it empty for a cluster of one", cfg.ZooKeeperConnect)
+	}
+	l.Broker = broker.New(world, cfg)
 	var err error
 	if l.Server, err = New(l.Broker, optionsOf(cfg, l.Counters, log)); err != nil {
 		l.closeListeners()

@@ -1,0 +1,152 @@
+package broker
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/tidemark-log/tidemark/broker/controller"
+	"github.com/tidemark-log/tidemark/broker/coord"
+)
+
+// writeStates writes partition states, each on its own, and reports them together.
+func (d *driver) writeStates(e controller.WriteStates) {
+	results := make([]controller.StateWritten, len(e.Writes))
+	end := newCountdown(len(e.Writes), func() { d.step(controller.StatesWritten{Results: results}) })
+	for i := range e.Writes {
+		w, r := &e.Writes[i], &results[i]
+		r.Partition = w.Partition
+		set := coord.SetOp(coord.PartitionStatePath(w.Partition.Topic, w.Partition.Partition), encodeState(&w.State), w.Version)
+		ops, checked := guarded(e.EpochVersion, set)
+		d.s.client.Multi(ops, func(done []coord.Result, err error) {
+			if r.Outcome = outcome(checked, done, err); err == nil {
+				r.Version = done[len(done)-1].Stat.Version
+			}
+			end.done()
+		})
+	}
+	// Nobody is called back inside the calls above, so this is not the last.
+	d.b.env.After(0, end.done)
+}
+
+// createStates makes the states of a new topic's partitions. Their parent is made
+// before, on its own: it may be there from an earlier part of the topic.
+func (d *driver) createStates(e controller.CreateStates) {
+	parent := func(done func(error)) {
+		ops, _ := guarded(e.EpochVersion, coord.CreateOp(coord.PartitionsPath(e.Topic), nil, coord.Persistent))
+		d.s.client.Multi(ops, func(_ []coord.Result, err error) {
+			if errors.Is(err, coord.ErrNodeExists) {
+				err = nil
+			}
+			done(err)
+		})
+	}
+	numbers := make([]int32, len(e.Writes))
+	var ops []coord.Op
+	for i := range e.Writes {
+		w := &e.Writes[i]
+		numbers[i] = w.Partition.Partition
+		ops = append(ops,
+			coord.CreateOp(coord.PartitionPath(e.Topic, numbers[i]), nil, coord.Persistent),
+			coord.CreateOp(coord.PartitionStatePath(e.Topic, numbers[i]), encodeState(&w.State), coord.Persistent))
+	}
+	ended := func(o controller.Outcome) {
+		d.step(controller.StatesCreated{Topic: e.Topic, Partitions: numbers, Outcome: o})
+	}
+	parent(func(err error) {
+		if err != nil {
+			ended(outcome(false, nil, err))
+			return
+		}
+		all, checked := guarded(e.EpochVersion, ops...)
+		d.s.client.Multi(all, func(done []coord.Result, err error) { ended(outcome(checked, done, err)) })
+	})
+}
+
+// writeTopic writes a topic's assignment and states that change with it.
+func (d *driver) writeTopic(e controller.WriteTopic) {
+	ops := []coord.Op{coord.SetOp(coord.TopicPath(e.Topic), encodeAssignment(&e), e.Version)}
+	for i := range e.States {
+		w := &e.States[i]
+		ops = append(ops, coord.SetOp(coord.PartitionStatePath(w.Partition.Topic, w.Partition.Partition), encodeState(&w.State), w.Version))
+	}
+	all, checked := guarded(e.EpochVersion, ops...)
+	d.s.client.Multi(all, func(done []coord.Result, err error) {
+		in := controller.TopicWritten{Topic: e.Topic, Outcome: outcome(checked, done, err)}
+		if err == nil {
+			done = done[len(done)-len(ops):]
+			in.Version = done[0].Stat.Version
+			for _, r := range done[1:] {
+				in.States = append(in.States, r.Stat.Version)
+			}
+		}
+		d.step(in)
+	})
+}
+
+// writeHandled notes which incarnations were dealt with; the node is made by its first write.
+func (d *driver) writeHandled(e controller.WriteHandled, op coord.Op) {
+	ops, checked := guarded(e.EpochVersion, op)
+	d.s.client.Multi(ops, func(done []coord.Result, err error) {
+		if errors.Is(err, coord.ErrNoNode) && op.Kind == coord.OpSet {
+			d.writeHandled(e, coord.CreateOp(coord.BrokersHandledPath, op.Data, coord.Persistent))
+			return
+		}
+		d.step(controller.HandledWritten{Outcome: outcome(checked, done, err)})
+	})
+}
+
+// topicDeletion removes a topic's nodes, the mark of its deletion last, so that a
+// controller which dies in between leaves the mark for the next one.
+type topicDeletion struct {
+	d *driver
+	e controller.DeleteTopic
+	f fencing // for its bounded side-by-side calls
+	// failed is the first outcome that is not Accepted.
+	failed controller.Outcome
+}
+
+func newTopicDeletion(d *driver, e controller.DeleteTopic) *topicDeletion {
+	return &topicDeletion{d: d, e: e, f: fencing{s: d.s}, failed: controller.Accepted}
+}
+
+func (t *topicDeletion) begin() {
+	t.d.s.client.Children(coord.PartitionsPath(t.e.Topic), nil, func(names []string, _ coord.Stat, err error) {
+		if err != nil && !errors.Is(err, coord.ErrNoNode) {
+			t.end(outcome(false, nil, err))
+			return
+		}
+		t.f.each(len(names), func(i int, end func()) {
+			n, err := strconv.ParseInt(names[i], 10, 32)
+			if err != nil {
+				end()
+				return
+			}
+			t.remove(coord.PartitionStatePath(t.e.Topic, int32(n)), func() { t.remove(coord.PartitionPath(t.e.Topic, int32(n)), end) })
+		}, func() {
+			t.removeAll(coord.PartitionsPath(t.e.Topic), coord.TopicPath(t.e.Topic), coord.TopicConfigPath(t.e.Topic), coord.DeleteTopicPath(t.e.Topic))
+		})
+	})
+}
+
+func (t *topicDeletion) removeAll(paths ...string) {
+	if len(paths) == 0 || t.failed != controller.Accepted {
+		t.end(t.failed)
+		return
+	}
+	t.remove(paths[0], func() { t.removeAll(paths[1:]...) })
+}
+
+// remove deletes a node; one that is gone counts as deleted.
+func (t *topicDeletion) remove(path string, end func()) {
+	ops, checked := guarded(t.e.EpochVersion, coord.DeleteOp(path, coord.AnyVersion))
+	t.d.s.client.Multi(ops, func(done []coord.Result, err error) {
+		if o := outcome(checked, done, err); o != controller.Accepted && !errors.Is(err, coord.ErrNoNode) && t.failed == controller.Accepted {
+			t.failed = o
+		}
+		end()
+	})
+}
+
+func (t *topicDeletion) end(o controller.Outcome) {
+	t.d.step(controller.TopicDeleted{Topic: t.e.Topic, Outcome: o})
+}

@@ -1,0 +1,127 @@
+package broker
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/tidemark-log/tidemark/broker/coord"
+	"github.com/tidemark-log/tidemark/broker/env"
+)
+
+// awaitFenced registers once no partition counts on the incarnation before this one
+// (rule fence-before-reregister, A7): what that had may be lost, and nobody may
+// take this one for it. The controller sees to it when the old registration is gone.
+func (s *session) awaitFenced(epoch, clean int64) {
+	if !s.m.b.rules.FenceBeforeReregister {
+		s.register(epoch, clean)
+		return
+	}
+	s.client.Children(coord.TopicsPath, nil, func(names []string, _ coord.Stat, err error) {
+		if err != nil {
+			s.failed(err, func() { s.awaitFenced(epoch, clean) })
+			return
+		}
+		f := &fencing{s: s, done: func() { s.register(epoch, clean) }}
+		f.each(len(names), func(i int, end func()) { f.topic(names[i], end) }, f.look)
+	})
+}
+
+// fencing looks through the partitions that this broker replicates.
+type fencing struct {
+	s        *session
+	waiting  []coord.TopicPartition // those that count on the old incarnation, or could not be read
+	done     func()
+	reported bool
+}
+
+// fencingReadsMax bounds the reads in flight.
+const fencingReadsMax = 32
+
+// each calls f for 0 to n-1, some side by side, and then done. Callbacks of one session come one at a time.
+func (f *fencing) each(n int, step func(i int, end func()), done func()) {
+	end := newCountdown(n, done)
+	next := 0
+	var one func()
+	one = func() {
+		if next == n {
+			return
+		}
+		i := next
+		next++
+		step(i, func() {
+			one()
+			end.done()
+		})
+	}
+	for range min(n, fencingReadsMax) {
+		one()
+	}
+	end.done()
+}
+
+func (f *fencing) topic(name string, end func()) {
+	f.s.client.Get(coord.TopicPath(name), nil, func(data []byte, _ coord.Stat, err error) {
+		if err == nil {
+			var a coord.TopicAssignment
+			if a, err = coord.DecodeTopicAssignment(data); err == nil {
+				for i, replicas := range a.Replicas {
+					if slices.Contains(replicas, f.s.m.b.static.BrokerID) {
+						f.waiting = append(f.waiting, coord.TopicPartition{Topic: name, Partition: int32(i)})
+					}
+				}
+			}
+		}
+		if err != nil && !errors.Is(err, coord.ErrNoNode) {
+			if f.s.failed(err, func() { f.topic(name, end) }) {
+				return
+			}
+			f.s.m.b.report(env.Error, "topic %s: %v", name, err)
+		}
+		end()
+	})
+}
+
+// look reads the states that are waited for, until none is left.
+func (f *fencing) look() {
+	if len(f.waiting) == 0 {
+		f.done()
+		return
+	}
+	asked := f.waiting
+	f.waiting = nil
+	f.each(len(asked), func(i int, end func()) {
+		f.s.client.Get(coord.PartitionStatePath(asked[i].Topic, asked[i].Partition), nil, func(data []byte, _ coord.Stat, err error) {
+			if f.counted(data, err) {
+				f.waiting = append(f.waiting, asked[i])
+			}
+			end()
+		})
+	}, func() {
+		if len(f.waiting) > 0 && !f.reported {
+			f.reported = true
+			p := f.waiting[0]
+			f.s.m.b.report(env.Info, "waiting until the controller has fenced this broker's last incarnation: %d partitions still count on it, the first is %s-%d", len(f.waiting), p.Topic, p.Partition)
+		}
+		if len(f.waiting) == 0 {
+			f.done()
+			return
+		}
+		f.s.again(fencedPoll, f.look)
+	})
+}
+
+// counted says whether a partition's state still counts on this broker, or cannot be read.
+func (f *fencing) counted(data []byte, err error) bool {
+	if errors.Is(err, coord.ErrNoNode) {
+		return false
+	}
+	if err != nil {
+		return true
+	}
+	st, err := coord.DecodePartitionState(data)
+	if err != nil {
+		return false // nobody can be elected by it
+	}
+	id := f.s.m.b.static.BrokerID
+	return st.Leader == id || slices.Contains(st.ISR, id)
+}
