@@ -1,0 +1,488 @@
+package broker_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-log/tidemark/broker"
+	"github.com/tidemark-log/tidemark/broker/brokertest"
+	"github.com/tidemark-log/tidemark/broker/coord"
+	"github.com/tidemark-log/tidemark/broker/env"
+	"github.com/tidemark-log/tidemark/storage/record"
+	"github.com/tidemark-log/tidemark/storage/vfs"
+)
+
+// cluster is some brokers in one virtual time, with the model of a coordination service.
+type cluster struct {
+	t     *testing.T
+	loop  *brokertest.Loop
+	model *coord.Model
+	rng   *rand.Rand
+	set   []string
+	nodes map[int32]*clusterNode
+}
+
+type clusterNode struct {
+	id     int32
+	disk   *vfs.Sim
+	env    *brokertest.Env
+	broker *broker.Broker
+	client *coord.ModelClient
+	dead   bool
+	cut    bool // nobody reaches it, and it reaches nobody
+	ready  bool
+}
+
+// scheduler is the loop as the model wants it, for one process.
+type scheduler struct {
+	loop *brokertest.Loop
+	n    *clusterNode
+}
+
+func (s scheduler) Now() time.Duration { return s.loop.Now() }
+func (s scheduler) After(d time.Duration, f func()) {
+	s.loop.After(d, func() {
+		if s.n == nil || !s.n.dead {
+			f()
+		}
+	})
+}
+
+func newCluster(t *testing.T, brokers int, set ...string) *cluster {
+	c := &cluster{t: t, loop: new(brokertest.Loop), rng: rand.New(rand.NewPCG(1, 7)), set: set, nodes: map[int32]*clusterNode{}}
+	cfg := coord.DefaultModelConfig()
+	c.model = coord.NewModel(scheduler{c.loop, nil}, c.rng, cfg)
+	for id := range int32(brokers) {
+		c.start(id+1, nil)
+	}
+	c.advance(5 * time.Second)
+	for id, n := range c.nodes {
+		if !n.ready {
+			t.Fatalf("broker %d is not ready: %v", id, n.env.Reports)
+		}
+	}
+	return c
+}
+
+func (c *cluster) start(id int32, disk *vfs.Sim) *clusterNode {
+	n := &clusterNode{id: id, disk: disk}
+	if disk == nil {
+		n.disk = vfs.NewSim(nil)
+	}
+	n.env = brokertest.NewIn(c.loop, n.disk, uint64(id)+uint64(c.loop.Now()))
+	n.env.SendTo = func(to env.Peer, req kmsg.Request, timeout time.Duration, done func(kmsg.Response, error)) {
+		c.send(n, to.ID, req, timeout, done)
+	}
+	n.env.Coord = func(timeout time.Duration, state func(coord.SessionState)) coord.Client {
+		n.client = c.model.Open(scheduler{c.loop, n}, fmt.Sprint(id), timeout, state)
+		return n.client
+	}
+	cfg, err := broker.ParseConfig(nil, append([]string{
+		"log.dirs=/data", fmt.Sprintf("broker.id=%d", id), "zookeeper.connect=model", fmt.Sprintf("listeners=PLAINTEXT://b%d:9092", id),
+		"zookeeper.session.timeout.ms=4000", "replica.lag.time.max.ms=2000", "default.replication.factor=3", "replica.fetch.wait.max.ms=100",
+	}, c.set...))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.nodes[id] = n
+	n.broker = broker.New(processEnv{n.env, n}, cfg)
+	n.broker.Start(func(err error) {
+		if err != nil {
+			c.t.Errorf("broker %d: %v", id, err)
+			return
+		}
+		n.ready = true
+	})
+	return n
+}
+
+// processEnv drops what a dead process had to do.
+type processEnv struct {
+	*brokertest.Env
+	n *clusterNode
+}
+
+func (p processEnv) After(d time.Duration, f func()) func() bool {
+	return p.Env.After(d, func() {
+		if !p.n.dead {
+			f()
+		}
+	})
+}
+
+func (p processEnv) Sync(s []vfs.Syncer, done func(error)) {
+	p.Env.After(time.Millisecond, func() {
+		if p.n.dead {
+			return
+		}
+		for _, x := range s {
+			if err := x.Sync(); err != nil {
+				done(err)
+				return
+			}
+		}
+		done(nil)
+	})
+}
+
+func (c *cluster) kill(id int32) {
+	n := c.nodes[id]
+	n.dead = true
+	n.disk.Kill()
+	n.client.Abandon()
+}
+
+func (c *cluster) advance(d time.Duration) { c.loop.Advance(d) }
+
+var errUnreachable = errors.New("unreachable")
+
+func (c *cluster) send(from *clusterNode, to int32, req kmsg.Request, timeout time.Duration, done func(kmsg.Response, error)) {
+	body := req.AppendTo(nil)
+	ended := false
+	finish := func(r kmsg.Response, err error) {
+		if !ended && (from == nil || !from.dead) {
+			ended = true
+			done(r, err)
+		}
+	}
+	c.loop.After(timeout, func() { finish(nil, errUnreachable) })
+	c.loop.After(time.Millisecond, func() {
+		n := c.nodes[to]
+		if n == nil || n.dead || n.cut || from != nil && from.cut {
+			return
+		}
+		again := kmsg.RequestForKey(req.Key())
+		again.SetVersion(req.GetVersion())
+		if err := again.ReadFrom(body); err != nil {
+			c.t.Errorf("%T does not decode: %v", req, err)
+			return
+		}
+		n.broker.Handle(broker.Request{Body: again, Local: "b:1"}, func(a broker.Answer) {
+			answer := encodeAnswer(c.t, again, a)
+			c.loop.After(time.Millisecond, func() {
+				if n.cut || from != nil && from.cut || answer == nil {
+					return
+				}
+				resp := req.ResponseKind()
+				if err := resp.ReadFrom(answer); err != nil {
+					c.t.Errorf("%T does not decode: %v", resp, err)
+				}
+				finish(resp, nil)
+			})
+		})
+	})
+}
+
+func encodeAnswer(t *testing.T, req kmsg.Request, a broker.Answer) []byte {
+	if a.Silent {
+		return nil
+	}
+	if a.Fetch == nil {
+		a.Body.SetVersion(req.GetVersion())
+		return a.Body.AppendTo([]byte{})
+	}
+	defer a.Fetch.Release()
+	var b []byte
+	for i := range a.Fetch.Parts {
+		p := &a.Fetch.Parts[i]
+		b = append(b, p.Head...)
+		if r := &p.Region; r.Bytes != nil {
+			b = append(b, r.Bytes[:r.Len]...)
+		} else if r.Len > 0 {
+			data := make([]byte, r.Len)
+			if _, err := r.File.ReadAt(data, r.Pos); err != nil {
+				t.Errorf("region: %v", err)
+			}
+			b = append(b, data...)
+		}
+	}
+	return append(b, a.Fetch.Tail...)
+}
+
+// ask sends a client's request to a broker and waits for the answer.
+func (c *cluster) ask(to int32, req kmsg.Request, version int16, wait time.Duration) kmsg.Response {
+	c.t.Helper()
+	req.SetVersion(version)
+	var got kmsg.Response
+	c.send(nil, to, req, wait, func(r kmsg.Response, err error) { got = r })
+	for end := c.loop.Now() + wait; got == nil && c.loop.Now() < end; {
+		c.advance(time.Millisecond)
+	}
+	return got
+}
+
+func (c *cluster) create(topic string, partitions int32, factor int16) {
+	c.t.Helper()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis = 10_000
+	t := kmsg.NewCreateTopicsRequestTopic()
+	t.Topic, t.NumPartitions, t.ReplicationFactor = topic, partitions, factor
+	req.Topics = append(req.Topics, t)
+	r, _ := c.ask(c.anyone(), req, 7, 15*time.Second).(*kmsg.CreateTopicsResponse)
+	if r == nil || r.Topics[0].ErrorCode != 0 {
+		c.t.Fatalf("create %s: %+v", topic, r)
+	}
+}
+
+func (c *cluster) anyone() int32 {
+	for id := int32(1); ; id++ {
+		if n := c.nodes[id]; n != nil && !n.dead && n.ready {
+			return id
+		}
+	}
+}
+
+func (c *cluster) partition(topic string, index int32) kmsg.MetadataResponseTopicPartition {
+	c.t.Helper()
+	req := kmsg.NewPtrMetadataRequest()
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = &topic
+	req.Topics = append(req.Topics, t)
+	r, _ := c.ask(c.anyone(), req, 9, 5*time.Second).(*kmsg.MetadataResponse)
+	if r == nil || len(r.Topics) != 1 || int(index) >= len(r.Topics[0].Partitions) {
+		c.t.Fatalf("metadata: %+v", r)
+	}
+	return r.Topics[0].Partitions[index]
+}
+
+func (c *cluster) produce(topic string, index int32, acks int16, value string) int16 {
+	c.t.Helper()
+	build := record.NewBuilder(record.None)
+	build.Append(brokertest.Start.UnixMilli(), nil, []byte(value))
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis = acks, 5000
+	part := kmsg.NewProduceRequestTopicPartition()
+	part.Partition, part.Records = index, build.Build(nil)
+	req.Topics = []kmsg.ProduceRequestTopic{{Topic: topic, Partitions: []kmsg.ProduceRequestTopicPartition{part}}}
+	r, _ := c.ask(c.partition(topic, index).Leader, req, 9, 10*time.Second).(*kmsg.ProduceResponse)
+	if r == nil {
+		return -100
+	}
+	return r.Topics[0].Partitions[0].ErrorCode
+}
+
+func (c *cluster) reports() string {
+	var b strings.Builder
+	for id := int32(1); int(id) <= len(c.nodes); id++ {
+		for _, line := range c.nodes[id].env.Reports {
+			fmt.Fprintf(&b, "%d: %s\n", id, line)
+		}
+	}
+	return b.String()
+}
+
+func TestAReplicatedPartitionSurvivesItsLeader(t *testing.T) {
+	c := newCluster(t, 3, "min.insync.replicas=2")
+	c.create("t", 1, 3)
+	c.advance(time.Second)
+	p := c.partition("t", 0)
+	if len(p.ISR) != 3 {
+		t.Fatalf("partition: %+v\n%s", p, c.reports())
+	}
+	for i := range 5 {
+		if code := c.produce("t", 0, -1, fmt.Sprint(i)); code != 0 {
+			t.Fatalf("produce %d: code %d\n%s", i, code, c.reports())
+		}
+	}
+	old := p.Leader
+	c.kill(old)
+	c.advance(12 * time.Second)
+	p = c.partition("t", 0)
+	if p.Leader == old || p.Leader < 0 || len(p.ISR) != 2 {
+		t.Fatalf("after the kill: %+v\n%s", p, c.reports())
+	}
+	if code := c.produce("t", 0, -1, "after"); code != 0 {
+		t.Fatalf("produce after the kill: code %d\n%s", code, c.reports())
+	}
+	c.start(old, c.nodes[old].disk)
+	c.advance(12 * time.Second)
+	p = c.partition("t", 0)
+	if len(p.ISR) != 3 {
+		t.Fatalf("after the return: %+v\n%s", p, c.reports())
+	}
+	for id, n := range c.nodes {
+		s := n.broker.Status().Partitions
+		if len(s) != 1 || s[0].LogEndOffset != 6 || s[0].HighWatermark != 6 {
+			t.Errorf("broker %d: %+v", id, s)
+		}
+	}
+	if t.Failed() {
+		t.Log(c.reports())
+	}
+}
+
+func (c *cluster) shutdown(id int32) {
+	c.t.Helper()
+	n := c.nodes[id]
+	over := false
+	n.broker.Shutdown(func(err error) {
+		if err != nil {
+			c.t.Errorf("shutdown of broker %d: %v", id, err)
+		}
+		over = true
+	})
+	for i := 0; i < 30_000 && !over; i++ {
+		c.advance(time.Millisecond)
+	}
+	if !over {
+		c.t.Fatalf("the shutdown of broker %d does not end\n%s", id, c.reports())
+	}
+	n.dead = true
+	n.disk.Kill()
+}
+
+func (c *cluster) wantISR(topic string, index int32, n int) kmsg.MetadataResponseTopicPartition {
+	c.t.Helper()
+	p := c.partition(topic, index)
+	for end := c.loop.Now() + 30*time.Second; len(p.ISR) != n && c.loop.Now() < end; p = c.partition(topic, index) {
+		c.advance(100 * time.Millisecond)
+	}
+	if len(p.ISR) != n {
+		c.t.Fatalf("%s-%d has the ISR %v, wanted %d in it\n%s", topic, index, p.ISR, n, c.reports())
+	}
+	return p
+}
+
+func TestAControlledShutdownMovesLeadershipBeforeTheBrokerStops(t *testing.T) {
+	c := newCluster(t, 3, "min.insync.replicas=2")
+	c.create("t", 6, 3)
+	for i := range int32(6) {
+		c.wantISR("t", i, 3)
+	}
+	c.shutdown(1)
+	c.advance(200 * time.Millisecond)
+	for i := range int32(6) {
+		if p := c.wantISR("t", i, 2); p.Leader == 1 {
+			t.Errorf("partition %d is still led by broker 1", i)
+		}
+		if code := c.produce("t", i, -1, "x"); code != 0 {
+			t.Errorf("produce to %d: code %d", i, code)
+		}
+	}
+	c.start(1, c.nodes[1].disk)
+	for i := range int32(6) {
+		c.wantISR("t", i, 3)
+	}
+}
+
+func TestTheClusterSurvivesTheDeathOfAllItsBrokers(t *testing.T) {
+	c := newCluster(t, 3, "min.insync.replicas=2")
+	c.create("t", 2, 3)
+	c.wantISR("t", 0, 3)
+	for i := range 10 {
+		if code := c.produce("t", int32(i%2), -1, fmt.Sprint(i)); code != 0 {
+			t.Fatalf("produce: code %d", code)
+		}
+	}
+	for id := range int32(3) {
+		c.kill(id + 1)
+	}
+	c.advance(10 * time.Second)
+	for id := range int32(3) {
+		c.start(id+1, c.nodes[id+1].disk)
+	}
+	c.advance(15 * time.Second)
+	for i := range int32(2) {
+		c.wantISR("t", i, 3)
+		if code := c.produce("t", i, -1, "after"); code != 0 {
+			t.Errorf("produce to %d: code %d\n%s", i, code, c.reports())
+		}
+	}
+}
+
+func TestAcksAllIsRefusedBelowMinISR(t *testing.T) {
+	c := newCluster(t, 3, "min.insync.replicas=2")
+	c.create("t", 1, 3)
+	leader := c.wantISR("t", 0, 3).Leader
+	for id := range int32(3) {
+		if id+1 != leader {
+			c.kill(id + 1)
+		}
+	}
+	c.advance(12 * time.Second)
+	const notEnoughReplicas = 19
+	if code := c.produce("t", 0, -1, "x"); code != notEnoughReplicas {
+		t.Errorf("acks=all with one in-sync replica: code %d\n%s", code, c.reports())
+	}
+	if code := c.produce("t", 0, 1, "y"); code != 0 {
+		t.Errorf("acks=1: code %d", code)
+	}
+}
+
+func TestTopicsGrowAndGoInAReplicatedCluster(t *testing.T) {
+	c := newCluster(t, 3)
+	c.create("t", 1, 2)
+	grow := kmsg.NewPtrCreatePartitionsRequest()
+	gt := kmsg.NewCreatePartitionsRequestTopic()
+	gt.Topic, gt.Count = "t", 4
+	grow.Topics = append(grow.Topics, gt)
+	if r, _ := c.ask(2, grow, 3, 20*time.Second).(*kmsg.CreatePartitionsResponse); r == nil || r.Topics[0].ErrorCode != 0 {
+		t.Fatalf("grow: %+v\n%s", r, c.reports())
+	}
+	if p := c.partition("t", 3); len(p.Replicas) != 2 || p.Leader < 0 {
+		t.Errorf("the new partition: %+v", p)
+	}
+	if code := c.produce("t", 3, -1, "x"); code != 0 {
+		t.Errorf("produce: code %d", code)
+	}
+	del := kmsg.NewPtrDeleteTopicsRequest()
+	del.TopicNames, del.TimeoutMillis = []string{"t"}, 10_000
+	if r, _ := c.ask(3, del, 5, 20*time.Second).(*kmsg.DeleteTopicsResponse); r == nil || r.Topics[0].ErrorCode != 0 {
+		t.Fatalf("delete: %+v\n%s", r, c.reports())
+	}
+	c.advance(2 * time.Second)
+	for id, n := range c.nodes {
+		if s := n.broker.Status().Partitions; len(s) != 0 {
+			t.Errorf("broker %d still has %v", id, s)
+		}
+	}
+	c.create("t", 2, 3)
+	c.wantISR("t", 1, 3)
+}
+
+func TestALeaderCutOffFromItsFollowersAcknowledgesNothing(t *testing.T) {
+	c := newCluster(t, 3, "min.insync.replicas=2")
+	c.create("t", 1, 3)
+	old := c.wantISR("t", 0, 3).Leader
+	c.nodes[old].cut = true
+	c.model.Block(fmt.Sprint(old))
+	build := record.NewBuilder(record.None)
+	build.Append(brokertest.Start.UnixMilli(), nil, []byte("lost"))
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis = -1, 60_000
+	part := kmsg.NewProduceRequestTopicPartition()
+	part.Records = build.Build(nil)
+	req.Topics = []kmsg.ProduceRequestTopic{{Topic: "t", Partitions: []kmsg.ProduceRequestTopicPartition{part}}}
+	req.SetVersion(9)
+	code := int16(-100)
+	c.nodes[old].broker.Handle(broker.Request{Body: req}, func(a broker.Answer) {
+		code = a.Body.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode
+	})
+	c.advance(12 * time.Second)
+	if code == 0 {
+		t.Fatal("the leader that nobody reaches acknowledged acks=all")
+	}
+	c.nodes[old].ready = false // for anyone
+	next := c.partition("t", 0)
+	if next.Leader == old {
+		t.Fatalf("no other leader: %+v\n%s", next, c.reports())
+	}
+	if code := c.produce("t", 0, -1, "kept"); code != 0 {
+		t.Fatalf("produce to the new leader: code %d", code)
+	}
+	c.nodes[old].cut = false
+	c.model.Unblock(fmt.Sprint(old))
+	c.advance(15 * time.Second)
+	c.wantISR("t", 0, 3)
+	for id, n := range c.nodes {
+		if s := n.broker.Status().Partitions; len(s) != 1 || s[0].LogEndOffset != 1 || s[0].HighWatermark != 1 {
+			t.Errorf("broker %d: %+v\n%s", id, s, c.reports())
+		}
+	}
+}
