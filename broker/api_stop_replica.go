@@ -48,9 +48,6 @@ func (b *Broker) handleStopReplica(req *kmsg.StopReplicaRequest, reply Reply) {
 	})
 }
 
-// epochDuringDelete is the leader epoch of a StopReplica that deletes a topic: no replica is newer.
-const epochDuringDelete = -2
-
 // stopReplica takes a replica out of an edited snapshot, and gives it if it is to be deleted.
 func (b *Broker) stopReplica(m *metadata, name partitionName, leaderEpoch int32, remove bool) (*partition, int16) {
 	p := b.held[name]

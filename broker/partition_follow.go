@@ -10,13 +10,6 @@ import (
 	"github.com/tidemark-log/tidemark/storage"
 )
 
-// follows is true while the partition follows that leader.
-func (p *partition) follows(leader int32) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.usable() == nil && !p.repl.leader.Leading() && p.repl.follower.Leader() == leader && p.repl.follower.Phase() != replica.Stopped
-}
-
 // nextAsk is what the partition wants of that leader now.
 func (p *partition) nextAsk(leader int32) replica.Ask {
 	p.mu.Lock()
