@@ -16,7 +16,8 @@ import (
 // talks to, one line a call. Times are seconds, and now= stands on any line.
 //
 //	rules [off=…]                    begins anew
-//	log [start=] epochs=0*5,1*2      five records of epoch 0, then two of epoch 1: the log of what is begun next
+//	log [start= empty=] epochs=0*5,1*2      five records of epoch 0, then two of epoch 1, and no record of epoch
+//	                                 empty: the log of what is begun next
 //	lead epoch= [hw= isr= elr= replicas= version= min= durable flushed=] · append n= · flushed to= · resign
 //	fetch from= epoch= at= [last= broker= log-start=]
 //	tick · accepted version= · refused · unknown · joiner-gone     of the last proposal; seq= of another
@@ -145,6 +146,7 @@ func (c *conversation) line(t *testing.T, line string) {
 		for _, r := range w.records("epochs") {
 			c.pending.append(r)
 		}
+		c.pending.assign(w.epoch("empty"), c.pending.LogEndOffset())
 	case "lead":
 		c.lead(w)
 	case "follow":

@@ -36,7 +36,7 @@ func (l *memLog) EndOffsetForEpoch(asked LeaderEpoch) (LeaderEpoch, Offset) {
 }
 
 func (l *memLog) assign(epoch LeaderEpoch, at Offset) {
-	if n := len(l.epochs); n > 0 && l.epochs[n-1].Epoch >= epoch {
+	if n := len(l.epochs); epoch < 0 || n > 0 && l.epochs[n-1].Epoch >= epoch {
 		return
 	}
 	for n := len(l.epochs); n > 0 && l.epochs[n-1].End >= at; n-- {
