@@ -62,7 +62,7 @@ type controllerHandledID struct {
 	Epoch  int64 `json:"epoch"`
 }
 
-func encodeHandled(handled []controller.Handled) []byte {
+func encodeHandled(handled []controller.BrokerEpoch) []byte {
 	v := handledJSON{Version: 1, Brokers: make([]controllerHandledID, len(handled))}
 	for i, h := range handled {
 		v.Brokers[i] = controllerHandledID(h)
@@ -74,15 +74,15 @@ func encodeHandled(handled []controller.Handled) []byte {
 	return data
 }
 
-func decodeHandled(data []byte) ([]controller.Handled, error) {
+func decodeHandled(data []byte) ([]controller.BrokerEpoch, error) {
 	var v handledJSON
 	if err := json.Unmarshal(data, &v); err != nil {
 		return nil, fmt.Errorf("no valid JSON: %w", err)
 	}
-	handled := make([]controller.Handled, len(v.Brokers))
+	handled := make([]controller.BrokerEpoch, len(v.Brokers))
 	for i, h := range v.Brokers {
-		handled[i] = controller.Handled(h)
+		handled[i] = controller.BrokerEpoch(h)
 	}
-	slices.SortFunc(handled, func(a, b controller.Handled) int { return int(a.Broker) - int(b.Broker) })
+	slices.SortFunc(handled, func(a, b controller.BrokerEpoch) int { return int(a.Broker) - int(b.Broker) })
 	return handled, nil
 }

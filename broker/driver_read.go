@@ -17,13 +17,13 @@ func (d *driver) load() {
 	d.watchBrokers(func(brokers []controller.Broker) {
 		in.Brokers = brokers
 		d.watchTopics(func(names []string) {
-			d.topicsOf(names, func(topics []controller.Topic) {
+			d.topicsOf(names, func(topics []controller.Topic, _ []string) {
 				in.Topics = topics
 				d.watchDeletions(func(names []string) {
 					in.Delete = names
 					d.statesOf(partitionsOf(topics), func(states []controller.StateRead) {
 						in.States = states
-						d.readHandled(func(h []controller.Handled) {
+						d.readHandled(func(h []controller.BrokerEpoch) {
 							in.Handled = h
 							d.begin(in)
 						})
@@ -167,20 +167,29 @@ func (d *driver) newTopics(names []string) (fresh []string) {
 
 func (d *driver) readTopics(names []string) {
 	if len(names) > 0 {
-		d.topicsOf(names, func(topics []controller.Topic) { d.step(controller.TopicsRead{Topics: topics}) })
+		d.topicsOf(names, func(topics []controller.Topic, missing []string) {
+			d.step(controller.TopicsRead{Topics: topics, Missing: missing})
+		})
 	}
 }
 
-// topicsOf reads topics and their settings, and watches their assignments.
-func (d *driver) topicsOf(names []string, done func([]controller.Topic)) {
+// topicsOf reads topics and their settings, and watches their assignments. Damaged ones are left out; missing are those that are not there.
+func (d *driver) topicsOf(names []string, done func(topics []controller.Topic, missing []string)) {
 	topics := make([]controller.Topic, len(names))
+	gone := make([]bool, len(names))
 	f := fencing{s: d.s}
-	f.each(len(names), func(i int, end func()) { d.topicOf(names[i], &topics[i], end) }, func() {
-		done(slices.DeleteFunc(topics, func(t controller.Topic) bool { return t.Name == "" }))
+	f.each(len(names), func(i int, end func()) { d.topicOf(names[i], &topics[i], &gone[i], end) }, func() {
+		var missing []string
+		for i, name := range names {
+			if gone[i] {
+				missing = append(missing, name)
+			}
+		}
+		done(slices.DeleteFunc(topics, func(t controller.Topic) bool { return t.Name == "" }), missing)
 	})
 }
 
-func (d *driver) topicOf(name string, into *controller.Topic, end func()) {
+func (d *driver) topicOf(name string, into *controller.Topic, gone *bool, end func()) {
 	changed := func(e coord.Event) {
 		if e.Type == coord.NodeDataChanged && !d.s.over.Load() {
 			d.readTopics([]string{name})
@@ -189,9 +198,10 @@ func (d *driver) topicOf(name string, into *controller.Topic, end func()) {
 	d.s.client.Get(coord.TopicPath(name), changed, func(data []byte, st coord.Stat, err error) {
 		switch {
 		case errors.Is(err, coord.ErrNoNode):
+			*gone = true
 			end()
 		case err != nil:
-			d.again(err, func() { d.topicOf(name, into, end) })
+			d.again(err, func() { d.topicOf(name, into, gone, end) })
 		default:
 			t, err := decodeTopic(name, data, st.Version)
 			if err != nil {
@@ -267,7 +277,7 @@ func (d *driver) stateOf(p controller.TopicPartition, into *controller.StateRead
 	})
 }
 
-func (d *driver) readHandled(done func([]controller.Handled)) {
+func (d *driver) readHandled(done func([]controller.BrokerEpoch)) {
 	d.s.client.Get(coord.BrokersHandledPath, nil, func(data []byte, _ coord.Stat, err error) {
 		switch {
 		case errors.Is(err, coord.ErrNoNode):

@@ -15,8 +15,12 @@ func (d *driver) writeStates(e controller.WriteStates) {
 	for i := range e.Writes {
 		w, r := &e.Writes[i], &results[i]
 		r.Partition = w.Partition
-		set := coord.SetOp(coord.PartitionStatePath(w.Partition.Topic, w.Partition.Partition), encodeState(&w.State), w.Version)
-		ops, checked := guarded(e.EpochVersion, set)
+		var own []coord.Op
+		for _, j := range w.Join {
+			own = append(own, coord.CheckOp(coord.BrokerEpochPath(j.Broker), int32(j.Epoch)))
+		}
+		own = append(own, coord.SetOp(coord.PartitionStatePath(w.Partition.Topic, w.Partition.Partition), encodeState(&w.State), w.Version))
+		ops, checked := guarded(e.EpochVersion, own...)
 		d.s.client.Multi(ops, func(done []coord.Result, err error) {
 			if r.Outcome = outcome(checked, done, err); err == nil {
 				r.Version = done[len(done)-1].Stat.Version

@@ -56,8 +56,8 @@ func (c *Controller) away(b *broker) {
 	b.replaceScan = c.now + c.cfg.ReplaceAfter
 	for _, p := range b.partitions {
 		p.offline = without(p.offline, []int32{b.id})
+		p.stale = true // an offline replica more
 		c.decideLater(p)
-		c.changed(p) // an offline replica more
 	}
 }
 
@@ -75,7 +75,7 @@ func (c *Controller) brokerStarts(b *broker, r Broker) {
 		return
 	}
 	b.starting = true
-	b.unclean = b.handled < 0 || r.CleanEpoch != b.handled
+	b.unclean = !startsClean(r, b.handled)
 	incarnation := b.incarnation
 	c.await(slices.Clone(b.partitions), func() {
 		if b.incarnation == incarnation {
@@ -85,14 +85,19 @@ func (c *Controller) brokerStarts(b *broker, r Broker) {
 	})
 }
 
+// startsClean: every incarnation since the one that was handled stopped cleanly.
+func startsClean(r Broker, handled int64) bool {
+	return handled >= 0 && handled <= r.CleanEpoch && r.CleanEpoch-r.CleanRun <= handled && (r.CleanEpoch == handled || r.CleanEpoch == r.Epoch-1)
+}
+
 func (c *Controller) goLive(b *broker) {
 	b.starting, b.unclean, b.ready, b.live = false, false, false, true
 	b.handled = b.reg.Epoch
 	b.reset(true)
 	c.liveSeq++
 	for _, p := range b.partitions {
+		p.stale = true
 		c.decideLater(p)
-		c.changed(p)
 	}
 }
 
@@ -104,15 +109,15 @@ func (c *Controller) pumpStarts() {
 	}
 	s.due = false
 	s.writing = []start{}
-	var note []Handled
+	var note []BrokerEpoch
 	for _, id := range c.brokerIDs {
 		b := c.brokers[id]
 		switch {
 		case b.starting && b.ready:
 			s.writing = append(s.writing, start{b, b.incarnation})
-			note = append(note, Handled{id, b.reg.Epoch})
+			note = append(note, BrokerEpoch{id, b.reg.Epoch})
 		case b.handled >= 0:
-			note = append(note, Handled{id, b.handled})
+			note = append(note, BrokerEpoch{id, b.handled})
 		}
 	}
 	c.emit(WriteHandled{c.checkVersion(), note})
@@ -153,6 +158,6 @@ func (c *Controller) replicaOffline(p *partition, id int32) {
 		return
 	}
 	p.offline = append(slices.Clone(p.offline), id)
+	p.stale = true
 	c.decideLater(p)
-	c.changed(p)
 }

@@ -182,7 +182,7 @@ func (c *Controller) addToLAI(b *broker, l *LeaderAndISR, p *partition) bool {
 		return false
 	}
 	info := c.info(p)
-	info.Adding, info.Removing = p.adding, p.removing
+	info.ELR, info.Adding, info.Removing = p.state.ELR, p.adding, p.removing
 	l.Partitions = append(l.Partitions, info)
 	return true
 }
@@ -208,7 +208,7 @@ func (c *Controller) liveLeaders(l *LeaderAndISR) {
 
 func (c *Controller) info(p *partition) PartitionInfo {
 	return PartitionInfo{
-		Partition: p.name(), TopicID: p.topic.id, Leader: p.state.Leader, LeaderEpoch: p.state.LeaderEpoch, ISR: p.state.ISR, ELR: p.state.ELR,
+		Partition: p.name(), TopicID: p.topic.id, Leader: p.state.Leader, LeaderEpoch: p.state.LeaderEpoch, ISR: p.state.ISR,
 		PartitionEpoch: p.version, Replicas: p.replicas, ControllerEpoch: p.state.ControllerEpoch,
 	}
 }

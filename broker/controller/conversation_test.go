@@ -44,6 +44,7 @@ type conversation struct {
 	held    string           // kind of effects that stay pending: writes, commands, all
 	spoiled []Outcome        // of the next writes
 	fails   map[int32]string // broker: what becomes of its commands
+	late    []Input          // outcomes that are held
 	request uint64
 }
 
@@ -111,12 +112,12 @@ func (c *conversation) line(line string) error {
 	switch cmd {
 	case "world": // rules-off=... and settings: a new store, no controller
 		return c.newWorld(a)
-	case "broker": // registers, unless it is there with that epoch: ID epoch= clean= rack=
+	case "broker": // registers: ID epoch= clean= run= rack=; before the first election its start counts as dealt with, unless handled=no
 		id := a.id()
 		epoch := a.number("epoch", 1)
-		c.start(Broker{ID: id, Epoch: epoch, CleanEpoch: a.number("clean", -1), Host: "h", Port: 9, Rack: a.named["rack"]})
+		c.start(Broker{ID: id, Epoch: epoch, CleanEpoch: a.number("clean", -1), CleanRun: a.number("run", 0), Host: "h", Port: 9, Rack: a.named["rack"]})
 		if a.named["handled"] != "no" && c.c == nil {
-			c.handled = append(c.handled, Handled{id, epoch})
+			c.handled = append(c.handled, BrokerEpoch{id, epoch})
 		}
 	case "kill": // the registration goes
 		c.kill(a.id())
@@ -124,6 +125,9 @@ func (c *conversation) line(line string) error {
 		return c.topic(a)
 	case "state": // a leader changed the state: leader= epoch= isr= elr=
 		c.setState(parseTP(a.words[0]), a)
+	case "lose-state":
+		tp := parseTP(a.words[0])
+		delete(c.topics[tp.Topic].states, tp.Partition)
 	case "elect":
 		c.elect()
 	case "brokers":
@@ -158,7 +162,7 @@ func (c *conversation) line(line string) error {
 		}
 		c.now += d
 		c.step(Tick{})
-	case "hold": // writes, commands, all, or nothing
+	case "hold": // writes, commands, all; outcomes: carried out, but not told; or nothing
 		c.held = a.words[0]
 	case "next-writes": // conflict, unknown, lost, fenced
 		for _, w := range a.words {
@@ -264,6 +268,12 @@ func (c *conversation) setState(tp TopicPartition, a lineArgs) {
 
 // settle carries out what is pending and not held, in order.
 func (c *conversation) settle() {
+	if c.held != "outcomes" {
+		for _, in := range c.late {
+			c.step(in)
+		}
+		c.late = nil
+	}
 	for i := 0; i < len(c.pending); {
 		send, isSend := c.pending[i].(Send)
 		if c.held == "all" || c.held == "commands" && isSend || c.held == "writes" && !isSend {
@@ -273,8 +283,10 @@ func (c *conversation) settle() {
 		if how := c.fails[send.To.ID]; isSend && how != "" && how != "ok" {
 			c.pending = slices.Delete(c.pending, i, i+1)
 			c.step(c.spoil(send, how))
+		} else if in := c.take(i); c.held == "outcomes" && !isSend {
+			c.late = append(c.late, in)
 		} else {
-			c.carryOut(i)
+			c.step(in)
 		}
 		i = 0
 	}

@@ -9,7 +9,9 @@ func (c *Controller) deleteTopics(names []string) {
 	for _, name := range names {
 		t := c.topics[name]
 		if t == nil {
-			c.emit(DeleteTopic{c.checkVersion(), name}) // no topic: only the mark is there
+			// Only the mark is there, or a topic so new that no broker has heard of it.
+			c.topics[name] = &topic{name: name, version: -1, deleting: true, deleteSent: true}
+			c.emit(DeleteTopic{c.checkVersion(), name})
 			continue
 		}
 		if t.deleting {
@@ -29,10 +31,16 @@ func (c *Controller) deletePartition(p *partition) {
 	if !p.known && p.doing != creating {
 		return // no broker has heard of it
 	}
-	p.undeleted = slices.Clone(p.replicas)
-	p.topic.toDelete += len(p.undeleted)
-	for _, id := range p.undeleted {
-		c.stop(c.broker(id), p, true)
+	c.mustDelete(p, p.replicas)
+}
+
+func (c *Controller) mustDelete(p *partition, brokers []int32) {
+	for _, id := range brokers {
+		if !slices.Contains(p.undeleted, id) {
+			p.undeleted = append(p.undeleted, id)
+			p.topic.toDelete++
+			c.stop(c.broker(id), p, true)
+		}
 	}
 }
 
@@ -65,8 +73,13 @@ func (c *Controller) topicDeleted(in TopicDeleted) {
 		c.fenced()
 	case t == nil || !t.deleteSent:
 	case in.Outcome != Accepted:
-		t.deleteSent = false
-		c.retryLater(func() { c.maybeDelete(t) })
+		c.retryLater(func() {
+			t.deleteSent = false
+			for _, p := range t.parts { // nothing was decided meanwhile, and perhaps nothing deleted
+				c.decideLater(p)
+			}
+			c.maybeDelete(t)
+		})
 	default:
 		c.dropTopic(t)
 	}

@@ -9,9 +9,14 @@ type StateWrite struct {
 	Partition TopicPartition
 	Version   int32 // expected; -1 in CreateStates
 	State     State
+	// Join are the incarnations that come into the ISR by this write, elected from the ELR or as
+	// the last leader. The transaction checks that /brokers/epochs/ID has each one's epoch as its
+	// version: a newer incarnation may have lost what this one had (C3, S28).
+	Join []BrokerEpoch
 }
 
-// WriteStates: each is a transaction of its own, multi[check /controller_epoch, set state].
+// WriteStates: each is a transaction of its own, multi[check /controller_epoch, check each of
+// Join, set state].
 // They may run side by side. Outcomes: StatesWritten.
 type WriteStates struct {
 	EpochVersion int32 // for the check; -1: no check (rule controller-epoch-check is off)
@@ -50,7 +55,7 @@ type DeleteTopic struct {
 // unclean start. One at a time. Outcome: HandledWritten.
 type WriteHandled struct {
 	EpochVersion int32
-	Handled      []Handled // ascending by broker
+	Handled      []BrokerEpoch // ascending by broker
 }
 
 // ReadBrokers asks for BrokersRead.

@@ -30,9 +30,13 @@ type Broker struct {
 	ID         int32
 	Epoch      int64 // version of /brokers/epochs/ID
 	CleanEpoch int64 // the epoch that its disk proves was shut down cleanly; -1: none
-	Host       string
-	Port       int32
-	Rack       string
+	// CleanRun: that incarnation and so many before it had each begun after a clean stop of
+	// the one before. A start that begins clean notes one more than it found, any other 0. With it a replica keeps
+	// its place in the ELR though an incarnation in between came and went unseen; 0 is safe.
+	CleanRun int64
+	Host     string
+	Port     int32
+	Rack     string
 }
 
 // Topic is what a topic's node and its settings say.
@@ -54,8 +58,8 @@ type Assignment struct {
 	Removing []int32
 }
 
-// Handled says up to which broker epoch a broker's start was dealt with.
-type Handled struct {
+// BrokerEpoch names an incarnation of a broker.
+type BrokerEpoch struct {
 	Broker int32
 	Epoch  int64
 }
@@ -71,8 +75,8 @@ type Loaded struct {
 	Brokers         []Broker
 	Topics          []Topic
 	States          []StateRead
-	Delete          []string  // children of /admin/delete_topics
-	Handled         []Handled // content of the node that WriteHandled writes; empty if it is not there
+	Delete          []string      // children of /admin/delete_topics
+	Handled         []BrokerEpoch // content of the node that WriteHandled writes; empty if it is not there
 }
 
 // BrokersRead is the whole list of registrations, after each change of /brokers/ids or a ReadBrokers effect.
@@ -81,9 +85,13 @@ type BrokersRead struct{ Brokers []Broker }
 // TopicsRead are topic nodes (and settings) that were read: new topics, changed
 // assignments (more partitions), changed settings, or those of a ReadTopics effect. A topic older than
 // what the controller knows is ignored. Topics vanish only by DeleteTopic.
-type TopicsRead struct{ Topics []Topic }
+type TopicsRead struct {
+	Topics  []Topic
+	Missing []string // asked for by ReadTopics, and not there
+}
 
-// DeleteTopics are the children of /admin/delete_topics. A name of no topic is answered with DeleteTopic at once, which clears the mark.
+// DeleteTopics are the children of /admin/delete_topics. A name of no topic is answered
+// with DeleteTopic at once, which clears the mark.
 type DeleteTopics struct{ Topics []string }
 
 // StateRead is what became of reading a state node.

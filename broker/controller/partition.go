@@ -9,10 +9,11 @@ import (
 type doing uint8
 
 const (
-	idle     doing = iota
-	writing        // its state, alone or in a WriteTopic
-	creating       // its state node
-	reading        // its state
+	idle      doing = iota
+	writing         // its state, alone or in a WriteTopic
+	creating        // its state node
+	reading         // its state
+	reReading       // the topic's node, and then its state
 )
 
 type topic struct {
@@ -27,6 +28,7 @@ type topic struct {
 	wants      []*partition // whose assignment is to be written; each at most once
 	creates    []*partition // whose state is to be created; each at most once
 	written    []*partition // of the WriteTopic in flight, in its order
+	reread     []*partition // of a WriteTopic that was not accepted: to be read after the topic
 	busy       bool         // a WriteTopic or ReadTopics is in flight
 	batchMax   int          // partitions in the next WriteTopic: halved by each conflict
 	deleting   bool
@@ -45,14 +47,17 @@ type partition struct {
 	refs     []ref // in the index of each broker that is a replica or in the ISR
 
 	known   bool  // its state node exists
+	lost    bool  // its state node was there and is gone
 	state   State // last accepted
 	version int32 // of the state node
 
 	doing    doing
-	queued   bool // in Controller.todo
-	wanted   bool // in topic.wants or topic.creates
-	again    bool // its turn came while something was in flight
-	proposal State
+	queued   bool       // in Controller.todo
+	wanted   bool       // in topic.wants or topic.creates
+	again    bool       // its turn came while something was in flight
+	stale    bool       // which of its replicas are offline has changed; told with the state that follows from it
+	proposal State      // in flight, or of unknown outcome
+	joins    bool       // proposal takes somebody into the ISR
 	proposed Assignment // of the WriteTopic in flight
 	paired   bool       // the WriteTopic in flight has its state too
 	target   []int32    // replicas that are asked for; nil: none
@@ -87,8 +92,10 @@ func (p *partition) preferredLeader() int32 {
 // goal are the replicas that it will have when the reassignment, if any, is over.
 func (p *partition) goal() []int32 { return without(p.replicas, p.removing) }
 
-// minISR is min.insync.replicas as far as there are replicas (KIP-966).
-func (p *partition) minISR() int { return min(max(p.topic.minISR, 1), len(p.replicas)-len(p.removing)) }
+// minISR is min.insync.replicas as far as there are replicas (KIP-966). While they move, those that
+// will go count: so it falls only with the switch, when the ISR has the whole target, and no
+// commit passes by a member of the ELR before that.
+func (p *partition) minISR() int { return min(max(p.topic.minISR, 1), len(p.replicas)) }
 
 // settled: nothing is in flight and nothing is to be decided.
 func (p *partition) settled() bool { return p.doing == idle && !p.queued && !p.wanted }
@@ -236,7 +243,10 @@ func (c *Controller) adopt(p *partition, s State, version int32) {
 }
 
 // changed: what metadata shows of p is new. It goes to the end of the list.
-func (c *Controller) changed(p *partition) { c.changes.touch(p) }
+func (c *Controller) changed(p *partition) {
+	p.stale = false
+	c.changes.touch(p)
+}
 
 // changeList has every partition in the order of its last change. A broker that was told all
 // up to a number needs what comes after, each once and as it is now: so a newer

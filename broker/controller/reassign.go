@@ -81,7 +81,7 @@ func (c *Controller) canSwitch(p *partition) bool {
 		}
 	}
 	counts := func(id int32) bool { return slices.Contains(isr, id) || slices.Contains(p.state.ELR, id) }
-	return in >= p.minISR() && !slices.ContainsFunc(p.removing, counts)
+	return in >= min(max(p.topic.minISR, 1), len(goal)) && !slices.ContainsFunc(p.removing, counts)
 }
 
 // leaderIn is who may lead among goal: the leader if it is there, else the first in the ISR.
@@ -122,7 +122,7 @@ func (c *Controller) step(p *partition) (a Assignment, s State, ok bool) {
 	goal := slices.Clone(p.goal())
 	s.Leader = c.leaderIn(p, goal)
 	s.ISR = without(s.ISR, without(s.ISR, goal))
-	s.ELR = without(s.ELR, without(s.ELR, goal))
+	s.ELR = nil // canSwitch: the ISR has min.insync.replicas
 	return Assignment{Replicas: goal}, s, true
 }
 
@@ -159,7 +159,7 @@ func (c *Controller) writeTopic(t *topic) {
 		p.doing, p.proposal, p.proposed, p.paired = writing, s, a, p.known
 		t.written = append(t.written, p)
 		if p.known {
-			states = append(states, StateWrite{p.name(), p.version, s})
+			states = append(states, StateWrite{Partition: p.name(), Version: p.version, State: s})
 		}
 	}
 	if t.wants = t.wants[n:]; len(t.wants) == 0 {
@@ -210,10 +210,14 @@ func (c *Controller) topicWritten(in TopicWritten) {
 		c.topicLater(t)
 		c.maybeDelete(t)
 	default:
-		// Something changed under it, or nobody knows: read it all, and decide again.
+		// Something changed under it, or nobody knows: read it all, and decide again. The topic first, so
+		// that no command mixes a new state with old replicas.
 		// Fewer at a time stand a better chance beside leaders that change their ISRs.
 		t.batchMax = max(1, t.batchMax/2)
-		c.read(written)
+		t.reread = written
+		for _, p := range written {
+			p.doing = reReading
+		}
 		c.emit(ReadTopics{[]string{t.name}})
 	}
 }

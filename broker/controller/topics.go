@@ -11,10 +11,9 @@ func (c *Controller) topicsRead(in TopicsRead) {
 		case t == nil:
 			t = &topic{name: n.Name, id: n.ID, version: -1, batchMax: c.cfg.PartitionsPerTopicWrite}
 			c.topics[n.Name] = t
-		case t.id != n.ID || n.Version < t.version:
+		case t.id != n.ID || n.Version < t.version || t.deleting && t.version == -1:
 			continue // read before a change that is known already
 		}
-		t.busy = t.busy && len(t.written) > 0 // a ReadTopics is answered
 		if t.minISR != n.MinISR || t.unclean != n.Unclean {
 			t.minISR, t.unclean = n.MinISR, n.Unclean
 			for _, p := range t.parts {
@@ -25,8 +24,28 @@ func (c *Controller) topicsRead(in TopicsRead) {
 			t.version = n.Version
 			c.assignments(t, n.Partitions)
 		}
+		if len(t.reread) > 0 { // a ReadTopics is answered
+			c.read(t.reread)
+			t.reread, t.busy = nil, false
+		}
 		c.topicLater(t)
 	}
+	for _, name := range in.Missing {
+		c.topicMissing(name)
+	}
+}
+
+// topicMissing: a topic that was read just before it was deleted is forgotten. One that has states is not:
+// its node does not go before they do.
+func (c *Controller) topicMissing(name string) {
+	t := c.topics[name]
+	if t != nil && len(t.reread) > 0 {
+		c.retryLater(func() { c.emit(ReadTopics{[]string{name}}) })
+	}
+	if t == nil || t.deleting || slices.ContainsFunc(t.parts, func(p *partition) bool { return p.known || p.doing == writing }) {
+		return
+	}
+	c.dropTopic(t)
 }
 
 func (c *Controller) assignments(t *topic, assignments []Assignment) {
@@ -45,10 +64,10 @@ func (c *Controller) assignments(t *topic, assignments []Assignment) {
 		if slices.Equal(p.replicas, a.Replicas) && slices.Equal(p.adding, a.Adding) && slices.Equal(p.removing, a.Removing) {
 			continue
 		}
-		// Written by a controller: ourselves with an unknown outcome. The states were written with it.
+		// A controller wrote it, with the state: we ourselves, without hearing of the outcome.
 		c.assign(p, a)
-		if p.doing == idle && p.known {
-			c.read([]*partition{p})
+		if p.known && p.doing != reReading {
+			c.tellReplicas(p)
 		}
 		c.decideLater(p)
 	}
@@ -56,15 +75,19 @@ func (c *Controller) assignments(t *topic, assignments []Assignment) {
 
 // assign makes a the assignment of p. Who is a replica no longer is told to delete it.
 func (c *Controller) assign(p *partition, a Assignment) {
-	gone := without(p.replicas, a.Replicas)
+	gone, added := without(p.replicas, a.Replicas), without(a.Replicas, p.replicas)
 	p.replicas, p.adding, p.removing = a.Replicas, a.Adding, a.Removing
 	p.offline = without(p.offline, gone)
-	for _, id := range p.replicas {
-		c.broker(id).cancelStop(p.name())
-	}
 	c.index(p)
-	for _, id := range gone {
-		c.stop(c.broker(id), p, true)
+	if p.topic.deleting { // those that are gone were told already
+		c.mustDelete(p, added)
+	} else {
+		for _, id := range p.replicas {
+			c.broker(id).cancelStop(p.name())
+		}
+		for _, id := range gone {
+			c.stop(c.broker(id), p, true)
+		}
 	}
 	if p.auto && len(p.adding) == 0 && len(p.removing) == 0 && p.target == nil {
 		p.auto = false
@@ -108,7 +131,7 @@ func (c *Controller) pumpTopics() {
 		}
 		c.createStates(t)
 		c.writeTopic(t)
-		if (len(t.creates) > 0 || len(t.wants) > 0 && !t.busy) && !t.deleting {
+		if len(t.creates) > 0 || len(t.wants) > 0 && !t.busy {
 			t.queued = true
 			later = append(later, t)
 		}
@@ -129,7 +152,7 @@ func (c *Controller) createStates(t *topic) {
 				continue
 			}
 			p.doing, p.proposal = creating, s
-			writes = append(writes, StateWrite{p.name(), -1, s})
+			writes = append(writes, StateWrite{Partition: p.name(), Version: -1, State: s})
 		}
 		t.creates = t.creates[n:]
 		if len(writes) > 0 {
@@ -142,7 +165,12 @@ func (c *Controller) createStates(t *topic) {
 // firstState is what a new partition begins with: its ISR has live replicas only (C15),
 // since the high watermark would wait for the others. With none it waits.
 func (c *Controller) firstState(p *partition) (s State, ok bool) {
-	s = State{ControllerEpoch: c.epoch, Leader: NoLeader, LastLeader: NoLeader, LeaderEpoch: p.state.LeaderEpoch}
+	if p.lost {
+		s, _ = c.decide(p)
+		s.ControllerEpoch = c.epoch
+		return s, true
+	}
+	s = State{ControllerEpoch: c.epoch, Leader: NoLeader, LastLeader: NoLeader}
 	for _, id := range p.replicas {
 		live := c.staying(p, id)
 		if live && s.Leader == NoLeader {
@@ -181,13 +209,16 @@ func (c *Controller) statesCreated(in StatesCreated) {
 			again = append(again, p)
 		}
 	}
-	c.read(again)
+	if len(again) > 0 {
+		c.emit(ReadTopics{[]string{t.name}})
+		c.read(again)
+	}
 }
 
 // created: without rule C15 nobody looks at the ISR until something changes, as before that fix.
 func (c *Controller) created(p *partition) {
 	c.adopt(p, p.proposal, 0)
-	p.proposal = State{}
+	p.proposal, p.lost = State{}, false
 	c.tellReplicas(p)
 	if c.cfg.Rules.CreateChecksFenced || p.again {
 		c.decideLater(p)

@@ -17,13 +17,14 @@ type world struct {
 	epoch      int32 // newest controller epoch; the version of its node equals it
 	topics     map[string]*storedTopic
 	registered map[int32]Broker
-	handled    []Handled
+	handled    []BrokerEpoch
 	marks      []string // of topics to be deleted
 	pending    []Effect // given out by the controller and not yet carried out
 	print      func(format string, args ...any)
 	resigned   string
 	writes     func() Outcome // what the store does with the next write
 	processes  map[int32]*process
+	epochs     map[int32]int64                                // broker: version of its epoch node
 	afterWrite func(tp TopicPartition, old, new *storedState) // a check
 	answered   []Answer
 }
@@ -48,7 +49,7 @@ type process struct {
 
 func newWorld(cfg Config) *world {
 	w := &world{
-		cfg: cfg, topics: map[string]*storedTopic{}, registered: map[int32]Broker{}, processes: map[int32]*process{},
+		cfg: cfg, topics: map[string]*storedTopic{}, registered: map[int32]Broker{}, processes: map[int32]*process{}, epochs: map[int32]int64{},
 		print: func(string, ...any) {}, writes: func() Outcome { return Accepted },
 	}
 	return w
@@ -112,12 +113,13 @@ func (w *world) step(in Input) {
 }
 
 // carryOut does the pending effect i and tells the controller.
-func (w *world) carryOut(i int) {
+func (w *world) carryOut(i int) { w.step(w.take(i)) }
+
+// take does it, and gives what is to be told.
+func (w *world) take(i int) Input {
 	e := w.pending[i]
 	w.pending = slices.Delete(w.pending, i, i+1)
-	if in := w.do(e); in != nil {
-		w.step(in)
-	}
+	return w.do(e)
 }
 
 func (w *world) do(e Effect) Input {
@@ -156,6 +158,8 @@ func (w *world) do(e Effect) Input {
 		for _, name := range e.Topics {
 			if t := w.topics[name]; t != nil {
 				in.Topics = append(in.Topics, t.read())
+			} else {
+				in.Missing = append(in.Missing, name)
 			}
 		}
 		return in
@@ -197,6 +201,11 @@ func (w *world) transact(epochVersion int32, may func() bool, apply func()) Outc
 const lost Outcome = 100
 
 func (w *world) mayWrite(s StateWrite) bool {
+	for _, j := range s.Join {
+		if w.epochs[j.Broker] != j.Epoch {
+			return false
+		}
+	}
 	r := w.readState(s.Partition)
 	return r.Found && r.Version == s.Version
 }
@@ -285,7 +294,7 @@ func (p *process) obey(command Command) {
 }
 
 func (w *world) start(b Broker) {
-	w.registered[b.ID] = b
+	w.registered[b.ID], w.epochs[b.ID] = b, b.Epoch
 	w.processes[b.ID] = &process{broker: b, replicas: map[TopicPartition]PartitionInfo{}, metadata: map[TopicPartition]PartitionInfo{}}
 }
 
@@ -309,6 +318,9 @@ func show(e Effect) string {
 				b.WriteByte('\n')
 			}
 			fmt.Fprintf(&b, "write %s v%d %s%s", s.Partition, s.Version, showState(s.State), unchecked(e.EpochVersion))
+			for _, j := range s.Join {
+				fmt.Fprintf(&b, " if %d@%d", j.Broker, j.Epoch)
+			}
 		}
 	case CreateStates:
 		for i, s := range e.Writes {
@@ -363,7 +375,7 @@ func showCommand(b *strings.Builder, command Command) {
 			b.WriteString(" full")
 		}
 		for _, i := range command.Partitions {
-			fmt.Fprintf(b, "\n  %s v%d leader=%d epoch=%d isr=%s %s", i.Partition, i.PartitionEpoch, i.Leader, i.LeaderEpoch, ids(i.ISR), showAssignment(i.Replicas, i.Adding, i.Removing))
+			fmt.Fprintf(b, "\n  %s v%d leader=%d epoch=%d %s %s", i.Partition, i.PartitionEpoch, i.Leader, i.LeaderEpoch, showSets(i), showAssignment(i.Replicas, i.Adding, i.Removing))
 		}
 	case *UpdateMetadata:
 		b.WriteString("update-metadata brokers=")
@@ -401,6 +413,13 @@ func showState(s State) string {
 		out += fmt.Sprintf(" last=%d", s.LastLeader)
 	}
 	return out
+}
+
+func showSets(i PartitionInfo) string {
+	if len(i.ELR) == 0 {
+		return "isr=" + ids(i.ISR)
+	}
+	return "isr=" + ids(i.ISR) + " elr=" + ids(i.ELR)
 }
 
 func showAssignment(replicas, adding, removing []int32) string {

@@ -29,6 +29,8 @@ func (c *Controller) pumpDecisions() {
 		p.again = false
 		if c.next(p, &writes) {
 			c.writesInFlight++
+		} else if p.stale {
+			c.changed(p)
 		}
 		c.rest(p)
 	}
@@ -45,7 +47,11 @@ func (c *Controller) pumpDecisions() {
 func (c *Controller) next(p *partition, writes *[]StateWrite) bool {
 	if p.topic.deleting {
 		p.target = nil
-		return false
+		if p.topic.deleteSent || !p.known {
+			return false
+		}
+		// Its state is still kept: a broker that is to delete its replica must not be
+		// named in it, or it waits for that before it registers (A7), and the deletion for the broker.
 	}
 	if !p.known {
 		if p.target != nil {
@@ -59,13 +65,25 @@ func (c *Controller) next(p *partition, writes *[]StateWrite) bool {
 	p.preferred, p.anyLeader = false, false
 	if changed {
 		p.doing, p.proposal = writing, s
-		*writes = append(*writes, StateWrite{p.name(), p.version, s})
+		*writes = append(*writes, StateWrite{p.name(), p.version, s, c.joining(p, s.ISR)})
 		return true
 	}
-	if p.target != nil || c.canSwitch(p) {
+	if !p.topic.deleting && (p.target != nil || c.canSwitch(p)) {
 		c.wantTopic(p)
 	}
 	return false
+}
+
+// joining are the members of isr that are not in the ISR of p yet.
+func (c *Controller) joining(p *partition, isr []int32) []BrokerEpoch {
+	var join []BrokerEpoch
+	if c.cfg.Rules.ISRBrokerEpoch {
+		for _, id := range without(isr, p.state.ISR) {
+			join = append(join, BrokerEpoch{id, c.lookup(p, id).reg.Epoch})
+		}
+	}
+	p.joins = len(join) > 0
+	return join
 }
 
 // checkVersion is what the driver checks /controller_epoch against with each write (C4).
@@ -78,6 +96,7 @@ func (c *Controller) checkVersion() int32 {
 
 func (c *Controller) statesWritten(results []StateWritten) {
 	var again []TopicPartition
+	joins := false
 	for i := range results {
 		r := &results[i]
 		p := c.find(r.Partition)
@@ -94,7 +113,11 @@ func (c *Controller) statesWritten(results []StateWritten) {
 		default:
 			p.doing = reading
 			again = append(again, p.name())
+			joins = joins || p.joins
 		}
+	}
+	if joins { // perhaps it was not the state that had changed
+		c.emit(ReadBrokers{})
 	}
 	if len(again) > 0 {
 		c.emit(ReadStates{again})
@@ -122,7 +145,7 @@ func (c *Controller) statesRead(states []StateRead) {
 	for i := range states {
 		r := &states[i]
 		p := c.find(r.Partition)
-		if p == nil {
+		if p == nil || p.doing == reReading { // it is read again after its topic
 			continue
 		}
 		asked := p.doing == reading
@@ -137,16 +160,17 @@ func (c *Controller) statesRead(states []StateRead) {
 		}
 		switch {
 		case r.Found && (!p.known || r.Version > p.version):
-			replicasToo := asked || r.State.LeaderEpoch != p.state.LeaderEpoch
+			// Replicas are told what a controller wrote: perhaps this one, whose answer was lost. What their leader
+			// did to the ISR they need not know.
+			told := r.State.LeaderEpoch == p.state.LeaderEpoch && !(asked && equal(r.State, p.proposal))
 			c.adopt(p, r.State, r.Version)
-			if replicasToo { // it may be our own write, whose outcome was lost
+			if !told {
 				c.tellReplicas(p)
 			}
 		case !r.Found && asked && p.known && !p.topic.deleting:
-			// Somebody removed the node. It is made anew, above the epochs that were used.
-			p.known, p.version = false, -1
-			p.state = State{LeaderEpoch: p.state.LeaderEpoch + 1}
-			c.index(p)
+			// Somebody removed the node. It is made anew with what is known of it, in a new leader epoch.
+			p.known, p.lost, p.version = false, true, -1
+			p.state.LeaderEpoch++
 		}
 		c.decideLater(p)
 		c.maybeDelete(p.topic)
@@ -171,4 +195,8 @@ func (c *Controller) read(ps []*partition) {
 		names[i] = p.name()
 	}
 	c.emit(ReadStates{names})
+}
+
+func equal(a, b State) bool {
+	return a.Leader == b.Leader && a.LeaderEpoch == b.LeaderEpoch && a.ControllerEpoch == b.ControllerEpoch && slices.Equal(a.ISR, b.ISR) && slices.Equal(a.ELR, b.ELR)
 }
