@@ -1,67 +1,18 @@
 package coord
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tidemark-log/tidemark/internal/need"
+	"github.com/tidemark-log/tidemark/internal/zookeepertest"
 )
-
-// startZooKeeper runs a real server on a free port, or skips.
-func startZooKeeper(t *testing.T) (addr string) {
-	t.Helper()
-	for _, tool := range []string{"java", "mvn"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			need.Skip(t, "java", tool+" is not installed (scripts/test installs openjdk-17-jdk-headless and maven with apt where it is root on Debian)")
-		}
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr = l.Addr().String()
-	l.Close()
-	_, port, _ := net.SplitHostPort(addr)
-	cmd := exec.Command("../../scripts/zookeeper/run", port, t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = cmd.Stdout
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	var said strings.Builder
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		fmt.Fprintln(&said, lines.Text())
-		if strings.Contains(lines.Text(), "PrepRequestProcessor (sid:0) started") {
-			go func() {
-				for lines.Scan() { // it must not block on a full pipe
-				}
-			}()
-			return addr
-		}
-	}
-	need.Skip(t, "java", fmt.Sprintf("ZooKeeper did not start (without a network Maven cannot fetch it): %.500s", said.String()))
-	return ""
-}
 
 // pair holds one session on the original and one on our tree, and the events of its watches.
 type pair struct {
@@ -276,7 +227,7 @@ func randomOp(rng *rand.Rand) Op {
 // sessions, single and multi, reads, watches, sessions that end. Timestamps and the absolute
 // numbers of transactions aside, everything is equal.
 func TestTheTreeAnswersAsZooKeeperDoes(t *testing.T) {
-	addr := startZooKeeper(t)
+	addr := zookeepertest.Start(t).Addr
 	c := &comparison{t: t, addr: addr, tree: NewTree()}
 	c.pairs = []*pair{c.connect(), c.connect(), c.connect()}
 	c.multi(c.pairs[0], []Op{CreateOp(chroot, nil, Persistent)})

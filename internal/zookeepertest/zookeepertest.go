@@ -1,0 +1,167 @@
+// Package zookeepertest runs real ZooKeeper servers for tests, or skips where
+// the machine cannot: what we say of ZooKeeper is held against the original.
+package zookeepertest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tidemark-log/tidemark/internal/need"
+)
+
+// Server is a running ZooKeeper.
+type Server struct {
+	Addr string
+	cmd  *exec.Cmd
+	args []string
+}
+
+// Start runs a lone server until the test ends.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	needJava(t)
+	port := freePorts(t, 1)[0]
+	s := &Server{Addr: addr(port), args: []string{strconv.Itoa(port), t.TempDir()}}
+	s.start(t, "PrepRequestProcessor (sid:0) started")
+	return s
+}
+
+// StartEnsemble runs three servers, which have a leader when it returns, until the test ends.
+func StartEnsemble(t testing.TB) []*Server {
+	t.Helper()
+	needJava(t)
+	ports := freePorts(t, 9)
+	var peers []string
+	for i := range 3 {
+		peers = append(peers, fmt.Sprintf("%d:%d", ports[3+2*i], ports[4+2*i]))
+	}
+	servers := make([]*Server, 3)
+	ready := make(chan error, 3)
+	for i := range servers {
+		s := &Server{Addr: addr(ports[i]), args: []string{strconv.Itoa(ports[i]), t.TempDir(), strconv.Itoa(i + 1), strings.Join(peers, ",")}}
+		servers[i] = s
+		lines := s.launch(t)
+		go func() {
+			ready <- waitFor(lines, "Peer state changed: leading - broadcast", "Peer state changed: following - broadcast")
+		}()
+	}
+	for range servers {
+		if err := <-ready; err != nil {
+			need.Skip(t, "java", err.Error())
+		}
+	}
+	return servers
+}
+
+func addr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+func needJava(t testing.TB) {
+	t.Helper()
+	for _, tool := range []string{"java", "mvn"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			need.Skip(t, "java", tool+" is not installed (scripts/test installs openjdk-17-jdk-headless and maven with apt where it is root on Debian)")
+		}
+	}
+}
+
+// freePorts finds ports that nobody listens on now.
+func freePorts(t testing.TB, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+// Script is the path of a script of scripts/zookeeper.
+func Script(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		_, err := os.Stat(filepath.Join(dir, "go.mod"))
+		if err == nil {
+			return filepath.Join(dir, "scripts", "zookeeper", name)
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == "/" {
+			t.Fatalf("the module's root was not found: %v", err)
+		}
+	}
+}
+
+func (s *Server) start(t testing.TB, ready string) {
+	t.Helper()
+	if err := waitFor(s.launch(t), ready); err != nil {
+		need.Skip(t, "java", err.Error())
+	}
+}
+
+// launch runs the process and gives what it prints.
+func (s *Server) launch(t testing.TB) *bufio.Scanner {
+	t.Helper()
+	s.cmd = exec.Command(Script(t, "run"), s.args...)
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cmd.Stderr = s.cmd.Stdout
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	return bufio.NewScanner(out)
+}
+
+// Kill ends the server at once.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+}
+
+// waitFor reads until one of the words comes, and goes on reading: the process must not block on a full pipe.
+func waitFor(lines *bufio.Scanner, words ...string) error {
+	var said strings.Builder
+	for lines.Scan() {
+		fmt.Fprintln(&said, lines.Text())
+		for _, word := range words {
+			if strings.Contains(lines.Text(), word) {
+				go func() {
+					for lines.Scan() {
+					}
+				}()
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("ZooKeeper did not start (without a network Maven cannot fetch it): %.500s", said.String())
+}
+
+// CommandLine is a command that runs ZooKeeper's own command line, as zkCli.sh does; or the test is skipped.
+func CommandLine(t testing.TB) string {
+	t.Helper()
+	needJava(t)
+	cli := Script(t, "cli")
+	if out, err := exec.Command(cli, "--fetch-only").CombinedOutput(); err != nil {
+		need.Skip(t, "java", fmt.Sprintf("ZooKeeper's jars are not there (without a network Maven cannot fetch them): %.500s", out))
+	}
+	return cli
+}
