@@ -101,10 +101,39 @@ func TestAFailedSyncEndsTheServerAndAnswersNobody(t *testing.T) {
 	}
 }
 
-// failingDisk refuses to sync the journal once fail is set.
+// While a change is being synced it has not been answered.
+func TestNothingIsAnsweredBeforeItIsSynced(t *testing.T) {
+	disk := &failingDisk{FS: simDisk()}
+	s := listen(t, Config{Disk: disk, Dir: "zk"})
+	a := dial(t, s.Addr()).open(4000, 0, nil)
+	syncs := 0
+	s.call(func() {
+		disk.onSync = func() { // runs in the core, as all that touches held output
+			syncs++
+			peer := s.core.sessions[a.session]
+			peer.mu.Lock()
+			defer peer.mu.Unlock()
+			if peer.inFlight == 0 || len(peer.held) == 0 {
+				t.Errorf("%d requests wait for the sync, with %d bytes of answers", peer.inFlight, len(peer.held))
+			}
+		}
+	})
+	for range 3 {
+		if code, _ := a.do(opCreate, createBody("/x-", "", 2)); code != 0 {
+			t.Fatal(code)
+		}
+	}
+	s.call(func() { disk.onSync = nil })
+	if syncs != 3 {
+		t.Errorf("%d syncs for 3 changes, one after the other", syncs)
+	}
+}
+
+// failingDisk refuses to sync the journal once fail is set, and tells of syncs.
 type failingDisk struct {
 	vfs.FS
-	fail bool
+	fail   bool
+	onSync func()
 }
 
 type failingFile struct {
@@ -120,6 +149,9 @@ func (d *failingDisk) Open(name string, mode vfs.Mode) (vfs.File, error) {
 func (f failingFile) Sync() error {
 	if f.disk.fail {
 		return vfs.ErrInjected
+	}
+	if f.disk.onSync != nil {
+		f.disk.onSync()
 	}
 	return f.File.Sync()
 }

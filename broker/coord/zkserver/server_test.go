@@ -274,6 +274,12 @@ func TestAFrameOverTheLimitEndsTheConnectionAndTheLimitItselfDoesNot(t *testing.
 	if code, _ := again.do(opExists, pathWatch("/bigger", false)); code != coord.ErrNoNode.Code {
 		t.Fatal(code)
 	}
+	again.send(77, make([]byte, frameBytesMax-8))
+	if _, _, code, _ := again.receive(); code != codeUnimplemented { // so the limit itself is let through
+		t.Fatal(code)
+	}
+	again.send(77, make([]byte, frameBytesMax-7))
+	again.wantClosed()
 	for _, head := range []int32{-1, frameBytesMax + 1, 1 << 30} {
 		b := dial(t, s.Addr())
 		_, _ = b.nc.Write(appendInt32(nil, head))

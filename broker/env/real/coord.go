@@ -17,8 +17,7 @@ const (
 	// callsWaitingMax wait behind them; then ErrThrottled.
 	callsWaitingMax = 1 << 16
 	// watchesMax are set, each with a goroutine that waits; then ErrThrottled.
-	watchesMax  = 1 << 17
-	dialTimeout = time.Second
+	watchesMax = 1 << 17
 )
 
 // coordClient is a coord.Client over go-zookeeper. What the library does otherwise than the contract says:
@@ -32,12 +31,13 @@ const (
 //   - A lone server, the handshake, create's metadata, answers that make it panic: see hosts and wire.
 //   - It knows no chroot.
 type coordClient struct {
-	chroot string
-	state  func(coord.SessionState)
-	hosts  *hosts
-	ready  chan struct{} // closed when conn is set
-	conn   *zk.Conn
-	ended  chan struct{} // closed when the library has stopped
+	chroot   string
+	state    func(coord.SessionState)
+	hosts    *hosts
+	patience time.Duration // for an answer to the handshake
+	ready    chan struct{} // closed when conn is set
+	conn     *zk.Conn
+	ended    chan struct{} // closed when the library has stopped
 
 	mu      sync.Mutex
 	wire    *wire // of the last connection
@@ -75,23 +75,9 @@ func OpenCoord(connect string, timeout time.Duration, state func(coord.SessionSt
 	}
 	c := &coordClient{
 		chroot: chroot, rooted: chroot == "", state: state, hosts: newHosts(),
-		ready: make(chan struct{}), ended: make(chan struct{}), active: map[*coordCall]struct{}{},
+		ready: make(chan struct{}), ended: make(chan struct{}), active: map[*coordCall]struct{}{}, patience: timeout,
 	}
-	dial := func(network, address string, limit time.Duration) (net.Conn, error) {
-		if c.hosts.isClosed() {
-			return nil, zk.ErrClosing // no second session
-		}
-		nc, err := net.DialTimeout(network, address, limit)
-		if err != nil {
-			return nil, err
-		}
-		w := newWire(nc, timeout)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.wire = w
-		return w, nil
-	}
-	conn, events, err := zk.Connect(servers, timeout, zk.WithHostProvider(c.hosts), zk.WithDialer(dial),
+	conn, events, err := zk.Connect(servers, timeout, zk.WithHostProvider(c.hosts), zk.WithDialer(c.dial),
 		zk.WithEventCallback(c.libraryEvent), zk.WithLogger(noLog{}), zk.WithLogInfo(false), zk.WithMaxBufferSize(replyBytesMax))
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper.connect %q: %w", connect, err)
@@ -104,6 +90,22 @@ func OpenCoord(connect string, timeout time.Duration, state func(coord.SessionSt
 		close(c.ended)
 	}()
 	return c, nil
+}
+
+// dial connects the library to a server.
+func (c *coordClient) dial(network, address string, limit time.Duration) (net.Conn, error) {
+	if c.hosts.isClosed() {
+		return nil, zk.ErrClosing // no second session
+	}
+	nc, err := net.DialTimeout(network, address, limit)
+	if err != nil {
+		return nil, err
+	}
+	w := newWire(nc, c.patience)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wire = w
+	return w, nil
 }
 
 type noLog struct{}

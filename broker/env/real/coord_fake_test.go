@@ -8,8 +8,11 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/tidemark-log/tidemark/broker/coord"
 )
@@ -122,6 +125,55 @@ func TestCallsAreBoundedAndEachEndsOnce(t *testing.T) {
 	if len(ends) > 0 {
 		t.Errorf("%d calls ended twice", len(ends))
 	}
+}
+
+// What was given up with a connection is sent after the next is there; the client is told of that only
+// when it is all over, so nothing that it then does can come before it.
+func TestConnectedIsToldWhenNothingOfTheLastConnectionIsLeft(t *testing.T) {
+	var frames atomic.Int64
+	stuck := make(chan struct{})
+	addr := fakeServer(t, func(frame []byte) []byte {
+		if frames.Add(1) == 2 { // the first request: from here on this connection is not read
+			<-stuck
+		}
+		reply := append([]byte{0, 0, 0, 16}, frame[:4]...)
+		return append(reply, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0x9b) // NoNode
+	})
+	t.Cleanup(func() { close(stuck) })
+	var client atomic.Pointer[coordClient]
+	states, left := make(chan coord.SessionState, 100), make(chan int, 100)
+	opened, err := OpenCoord(addr, 4*time.Second, func(s coord.SessionState) {
+		if c := client.Load(); c != nil && s == coord.Connected {
+			c.mu.Lock()
+			left <- c.running
+			c.mu.Unlock()
+		}
+		states <- s
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hears(t, states, coord.Connected)
+	client.Store(opened.(*coordClient))
+	ends := make(chan error, callsInFlightMax)
+	for range callsInFlightMax { // more than a socket holds
+		opened.Set("/a", make([]byte, coord.DataBytesMax), 0, func(_ coord.Stat, err error) { ends <- err })
+	}
+	for range callsInFlightMax {
+		if err := within(t, ends, "a call's end"); err != coord.ErrConnectionLoss {
+			t.Fatal(err)
+		}
+	}
+	hears(t, states, coord.Connected)
+	if n := within(t, left, "the reconnection"); n != 0 {
+		t.Errorf("connected with %d calls of the last connection under way", n)
+	}
+	if n := frames.Load(); n < 4 {
+		t.Errorf("%d frames: nothing was sent after the reconnection, so this test shows nothing", n)
+	}
+	done := make(chan struct{})
+	opened.Close(func(error) { close(done) })
+	within(t, done, "the end of Close")
 }
 
 // A server that answers rubbish loses the connection, and that is all.
@@ -237,5 +289,21 @@ func TestReconnectionWaitsOnlyWhereTheLastRoundFailed(t *testing.T) {
 	h.close()
 	if _, over := h.Next(); !over {
 		t.Error("the library is not told that all is over")
+	}
+}
+
+// The library would open another session next, so all is closed when its event has been heard.
+func TestAnExpiryIsTheEndBeforeTheLibraryGoesOn(t *testing.T) {
+	told := make(chan coord.SessionState, 1)
+	c := &coordClient{hosts: newHosts(), ready: make(chan struct{}), active: map[*coordCall]struct{}{}, state: func(s coord.SessionState) { told <- s }}
+	c.libraryEvent(zk.Event{Type: zk.EventSession, State: zk.StateExpired})
+	if !c.hosts.isClosed() {
+		t.Error("the library may connect again")
+	}
+	if s := within(t, told, "the end"); s != coord.Expired {
+		t.Error(s)
+	}
+	if _, err := c.dial("tcp", "127.0.0.1:1", time.Second); !errors.Is(err, zk.ErrClosing) {
+		t.Errorf("it connects again: %v", err)
 	}
 }
