@@ -49,6 +49,7 @@ type member struct {
 // that is over does nothing.
 type session struct {
 	m      *member
+	mu     sync.Mutex // held while the session is opened: nothing of it is heard before client is set
 	client coord.Client
 	over   atomic.Bool
 	joined atomic.Bool // Connected was heard, and the steps begun
@@ -114,12 +115,20 @@ func (m *member) open() {
 	}
 	m.session = s
 	m.mu.Unlock()
+	s.mu.Lock()
 	s.client = m.b.env.OpenCoord(m.b.static.ZooKeeperSessionTimeout, s.heard)
 	m.b.cluster.use(s.client)
+	s.mu.Unlock()
 }
 
 // heard is what the session tells of itself.
 func (s *session) heard(state coord.SessionState) {
+	s.mu.Lock()
+	opened := s.client != nil
+	s.mu.Unlock()
+	if !opened {
+		panic("BUG: broker: a session is heard of inside the call that opens it")
+	}
 	switch state {
 	case coord.Connected:
 		if !s.joined.Swap(true) {

@@ -133,6 +133,8 @@ const (
 // reports without an error is durable and visible to every later read of this client. Bytes
 // that are handed out are shared: do not change them.
 //
+// Callbacks of one client, state's included, come one at a time.
+//
 // Order. Calls take effect, and complete, in any order unless chained: a call that is made
 // from another's done, or after it, takes effect after it. What a client has seen never goes back,
 // but another client's change may be unseen for a while, also by a read that begins

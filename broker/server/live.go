@@ -58,8 +58,14 @@ func Open(cfg broker.Config, log *slog.Logger) (*Live, error) {
 	disk := vfs.WithDescriptorCache(vfs.NewReal("", l.Counters), files)
 	world := real.New(disk, log)
 	if cfg.ZooKeeperConnect != "" {
-		l.closeListeners()
-		return nil, fmt.Errorf("zookeeper.connect=%s: this build has no live client for ZooKeeper; leave it empty for a cluster of one", cfg.ZooKeeperConnect)
+		if len(cfg.AdvertisedListeners) == 0 { // other brokers are told where this one really listens
+			cfg.AdvertisedListeners = []string{"PLAINTEXT://" + l.Addrs[0]}
+		}
+		if err := real.CheckConnectString(cfg.ZooKeeperConnect); err != nil {
+			l.closeListeners()
+			return nil, fmt.Errorf("zookeeper.connect=%s: %w", cfg.ZooKeeperConnect, err)
+		}
+		world.UseCoord(cfg.ZooKeeperConnect)
 	}
 	l.Broker = broker.New(world, cfg)
 	var err error

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidemark-log/tidemark/broker/coord"
 	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
@@ -37,7 +36,7 @@ type Env struct {
 	log   *slog.Logger
 	syncs syncPool
 	peers peers
-	coord func(timeout time.Duration, state func(coord.SessionState)) coord.Client
+	coord string // zookeeper.connect; empty: a cluster of one
 }
 
 var _ env.Env = (*Env)(nil)
@@ -45,19 +44,6 @@ var _ env.Env = (*Env)(nil)
 // New makes an environment over disk that reports to log.
 func New(disk vfs.FS, log *slog.Logger) *Env {
 	return &Env{start: time.Now(), disk: disk, log: log}
-}
-
-// UseCoord says how sessions with the coordination service are opened. It is called before the broker starts.
-func (e *Env) UseCoord(open func(timeout time.Duration, state func(coord.SessionState)) coord.Client) {
-	e.coord = open
-}
-
-// OpenCoord opens a session, as UseCoord said.
-func (e *Env) OpenCoord(timeout time.Duration, state func(coord.SessionState)) coord.Client {
-	if e.coord == nil {
-		panic("BUG: real: OpenCoord without UseCoord")
-	}
-	return e.coord(timeout, state)
 }
 
 // Now is monotonic time since New.

@@ -1,0 +1,144 @@
+package sut
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ClusterSpec says what cluster to start: processes on loopback, each on free ports.
+type ClusterSpec struct {
+	Binary    string // the tidemark executable
+	Dir       string // broker N keeps its data in Dir/broker-N/data, the embedded ZooKeeper in Dir/zookeeper
+	Brokers   int
+	Overrides map[string]string // settings of every broker
+	// Per gives broker id more settings; nil: none.
+	Per func(id int) map[string]string
+	// ZooKeeper is the connect string of a service that is there; empty: the embedded one is started.
+	ZooKeeper string
+	// InMemory keeps nothing of the embedded ZooKeeper on disk.
+	InMemory bool
+}
+
+// Cluster is a started cluster.
+type Cluster struct {
+	ZooKeeper string // connect string
+	Brokers   []*Broker
+
+	zookeeper *Process
+}
+
+// zookeeperReady is what the embedded ZooKeeper says when it serves.
+var zookeeperReady = regexp.MustCompile(`^tidemark zookeeper ready listener=(\S+)`)
+
+// StartCluster starts everything and waits until each broker is registered. What has started is stopped when something does not.
+func StartCluster(ctx context.Context, s ClusterSpec) (*Cluster, error) {
+	c := &Cluster{ZooKeeper: s.ZooKeeper}
+	if c.ZooKeeper == "" {
+		args := []string{"zookeeper", "--listen", "127.0.0.1:0"}
+		if !s.InMemory {
+			args = append(args, "--dir", filepath.Join(s.Dir, "zookeeper"))
+		}
+		p, err := Start(ctx, ProcessSpec{Path: s.Binary, Args: args, Ready: zookeeperReady.MatchString})
+		if err != nil {
+			return nil, err
+		}
+		c.zookeeper, c.ZooKeeper = p, zookeeperReady.FindStringSubmatch(p.ReadyLine())[1]
+	}
+	c.Brokers = make([]*Broker, s.Brokers)
+	failed := make([]error, s.Brokers)
+	var all sync.WaitGroup
+	for i := range c.Brokers {
+		all.Go(func() { c.Brokers[i], failed[i] = StartBroker(ctx, s.broker(i+1, c.ZooKeeper)) })
+	}
+	all.Wait()
+	if err := errors.Join(failed...); err != nil {
+		c.Kill()
+		return nil, err
+	}
+	return c, nil
+}
+
+// broker is how broker id is started.
+func (s *ClusterSpec) broker(id int, zookeeper string) BrokerSpec {
+	settings := map[string]string{
+		"zookeeper.connect": zookeeper, "broker.id": strconv.Itoa(id),
+		"default.replication.factor": strconv.Itoa(min(3, s.Brokers)),
+	}
+	maps.Copy(settings, s.Overrides)
+	if s.Per != nil {
+		maps.Copy(settings, s.Per(id))
+	}
+	return BrokerSpec{Binary: s.Binary, Dir: filepath.Join(s.Dir, "broker-"+strconv.Itoa(id)), Overrides: settings}
+}
+
+// Bootstrap is where clients connect first: every broker's address, with commas.
+func (c *Cluster) Bootstrap() string { return strings.Join(c.Addrs(), ",") }
+
+// Addrs are the addresses of the brokers, in order of their ids.
+func (c *Cluster) Addrs() []string {
+	addrs := make([]string, len(c.Brokers))
+	for i, b := range c.Brokers {
+		addrs[i] = b.Addr
+	}
+	return addrs
+}
+
+// Stop shuts the brokers down cleanly, all at once, and then ZooKeeper.
+func (c *Cluster) Stop() error {
+	errs := make([]error, len(c.Brokers))
+	var all sync.WaitGroup
+	for i, b := range c.Brokers {
+		if b != nil && b.Process() != nil {
+			all.Go(func() { errs[i] = b.Stop() })
+		}
+	}
+	all.Wait()
+	if c.zookeeper != nil {
+		errs = append(errs, c.zookeeper.Stop(10*time.Second))
+	}
+	return errors.Join(errs...)
+}
+
+// Kill ends everything with kill -9.
+func (c *Cluster) Kill() {
+	for _, b := range c.Brokers {
+		if b != nil && b.Process() != nil {
+			b.Kill()
+		}
+	}
+	if c.zookeeper != nil {
+		c.zookeeper.Kill()
+	}
+}
+
+// ZooKeeperProcess is the embedded ZooKeeper's process; nil with another service.
+func (c *Cluster) ZooKeeperProcess() *Process { return c.zookeeper }
+
+// Exited receives what one of the cluster's processes said last, when it has ended by itself.
+func (c *Cluster) Exited(ctx context.Context) <-chan error {
+	ended := make(chan error, len(c.Brokers)+1)
+	watch := func(name string, p *Process) {
+		go func() {
+			select {
+			case <-p.Exited():
+				ended <- fmt.Errorf("sut: %s has ended: %s", name, p.Output())
+			case <-ctx.Done():
+			}
+		}()
+	}
+	for i, b := range c.Brokers {
+		watch(fmt.Sprintf("broker %d", i+1), b.Process())
+	}
+	if c.zookeeper != nil {
+		watch("zookeeper", c.zookeeper)
+	}
+	return ended
+}
