@@ -10,8 +10,17 @@ import (
 
 func init() { runners[Growth] = runGrowth }
 
+// growthBytesMin is what is measured at least, or half of the data where that is
+// less: at 30 MB a tenth is a few milliseconds and one flush.
+const growthBytesMin = 16 << 20
+
+// measuredBytes is the end of the data, over which appends are measured.
+func (p *Params) measuredBytes() int64 {
+	return max(1, p.DataBytes/10, min(growthBytesMin, p.DataBytes/2))
+}
+
 // growthFillMax bounds the time that an engine may take to grow to its size,
-// and growthMeasureMax the time of the last tenth. An engine that is slower is measured where it is.
+// and growthMeasureMax the time of its end. An engine that is slower is measured where it is.
 const (
 	growthFillMax    = 60 * time.Second
 	growthMeasureMax = 10 * time.Second
@@ -29,8 +38,9 @@ func runGrowth(ctx context.Context, c *Cell, r *Result) error {
 		return err
 	}
 	w := b.window(ctx)
-	w.Warmup, w.WarmupBytes = growthFillMax, max(1, p.DataBytes*9/10)
-	w.Measure, w.MeasureBytes = growthMeasureMax, max(1, p.DataBytes/10)
+	measured := p.measuredBytes()
+	w.Warmup, w.WarmupBytes = growthFillMax, max(1, p.DataBytes-measured)
+	w.Measure, w.MeasureBytes = growthMeasureMax, measured
 	st, err := load.RawProduce{
 		Addr: b.addr(), Topic: b.topic, Partitions: p.Partitions, Acks: 1, Batches: batches, Depth: p.Inflight,
 	}.Run(ctx, w)

@@ -37,7 +37,7 @@ const (
 	// Device reads or writes a preallocated file: Access sequential|random, Direction read|write, IO buffered|direct,
 	// ChunkBytes, DataBytes: "bytes/s", "ops/s", "p50-sec", "p99-sec". No broker.
 	Device Kind = "device"
-	// Growth appends DataBytes and measures the last tenth: "append-bytes/s", "append-records/s", "append-p99-sec",
+	// Growth appends DataBytes and measures its end, a tenth or 16 MiB (half at most): "append-bytes/s", "append-records/s", "append-p99-sec",
 	// then reads at random offsets: "read-p50-sec", "read-p99-sec", "reads/s", and "disk-bytes/byte".
 	Growth Kind = "growth"
 	// Loss produces numbered records with Acks, kills the broker with -9 at a random moment, starts it again

@@ -39,3 +39,11 @@ func TestEveryKindIsAccepted(t *testing.T) {
 		}
 	}
 }
+
+func TestGrowthMeasuresEnoughToMeanSomething(t *testing.T) {
+	for data, want := range map[int64]int64{1: 1, 8 << 20: 4 << 20, 32 << 20: 16 << 20, 100 << 20: 16 << 20, 1 << 30: 1 << 30 / 10} {
+		if got := (&Params{DataBytes: data}).measuredBytes(); got != want {
+			t.Errorf("of %d bytes %d are measured, want %d", data, got, want)
+		}
+	}
+}
