@@ -26,13 +26,14 @@ import (
 // produceOp is one produce request that may wait for syncs.
 type produceOp struct {
 	resp    *kmsg.ProduceResponse
-	pending atomic.Int32 // syncs still to wait for, and 1 while the handler runs
+	pending atomic.Int32 // syncs and put-off appends still to wait for, and 1 while the handler runs
+	silent  bool         // acks=0
 	reply   Reply
 	woken   wokenFetches // by what was appended; completed after the answer, so that a producer does not wait for consumers
 }
 
 func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
-	op := &produceOp{resp: req.ResponseKind().(*kmsg.ProduceResponse), reply: reply}
+	op := &produceOp{resp: req.ResponseKind().(*kmsg.ProduceResponse), silent: req.Acks == 0, reply: reply}
 	op.pending.Store(1)
 	refused := codeNone
 	switch {
@@ -43,7 +44,6 @@ func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
 	}
 	m := b.meta.Load()
 	op.resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
-	failed := false
 	for i := range req.Topics {
 		rt, t := &req.Topics[i], &op.resp.Topics[i]
 		known, unknown := m.produceTopic(req.Version, rt)
@@ -65,15 +65,11 @@ func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
 				}
 			}
 			if code != codeNone {
-				answer.ErrorCode, failed = code, true
+				answer.ErrorCode = code
 			}
 		}
 	}
-	if req.Acks == 0 {
-		reply(Answer{Silent: true, Close: failed})
-	} else {
-		op.done()
-	}
+	op.done()
 	op.woken.complete()
 }
 
@@ -88,8 +84,8 @@ func (m *metadata) produceTopic(version int16, rt *kmsg.ProduceRequestTopic) (t 
 	return t, codeUnknownTopicOrPartition
 }
 
-// append writes one partition's batch. A code other than none is the answer;
-// else the answer is filled in, now or by the sync that it waits for.
+// append writes one partition's batch. A code other than none is the answer; else
+// the answer is filled in, now, or when the batch is written that was put off, or by the sync that it waits for.
 func (op *produceOp) append(p *partition, answer *kmsg.ProduceResponseTopicPartition, records []byte, acks int16, timeout time.Duration) int16 {
 	batch, h, err := p.validate(records)
 	if err != nil {
@@ -101,20 +97,36 @@ func (op *produceOp) append(p *partition, answer *kmsg.ProduceResponseTopicParti
 		answer.ErrorCode = codeOf(err)
 		op.done()
 	}
-	op.pending.Add(1)
-	a, waits, woken, err := p.append(batch, int64(h.RecordCount), acks, timeout, wait)
+	op.pending.Add(2) // one for wait, one for placed
+	a, putOff, woken := p.append(&appendArgs{
+		batch: batch, records: int64(h.RecordCount), acks: acks, timeout: timeout, wait: wait,
+		placed: func(a appended) {
+			if code := op.placed(answer, a); code != codeNone {
+				answer.ErrorCode = code
+			}
+			op.done()
+		},
+	})
 	op.woken.addAll(woken)
-	if !waits {
-		op.pending.Add(-1)
+	if putOff {
+		return codeNone
 	}
-	if err != nil {
-		answer.ErrorMessage = reason(err)
-		answer.LogStartOffset = a.LogStartOffset
-		return codeOf(err)
+	op.pending.Add(-1)
+	return op.placed(answer, a)
+}
+
+// placed fills in where a batch went. A code other than none is the answer.
+func (op *produceOp) placed(answer *kmsg.ProduceResponseTopicPartition, a appended) int16 {
+	if !a.waits {
+		op.pending.Add(-1) // never the last: the caller holds one
+	}
+	answer.LogStartOffset = a.LogStartOffset
+	if a.err != nil {
+		answer.ErrorMessage = reason(a.err)
+		return codeOf(a.err)
 	}
 	answer.BaseOffset = a.BaseOffset
 	answer.LogAppendTime = a.AppendTime
-	answer.LogStartOffset = a.LogStartOffset
 	return codeNone
 }
 
@@ -132,12 +144,17 @@ func (op *produceOp) done() {
 	if op.pending.Add(-1) != 0 {
 		return
 	}
+	failed := false
 	for i := range op.resp.Topics {
 		for j := range op.resp.Topics[i].Partitions {
 			if p := &op.resp.Topics[i].Partitions[j]; p.ErrorCode != codeNone {
-				p.BaseOffset, p.LogAppendTime = -1, -1
+				p.BaseOffset, p.LogAppendTime, failed = -1, -1, true
 			}
 		}
+	}
+	if op.silent {
+		op.reply(Answer{Silent: true, Close: failed})
+		return
 	}
 	op.reply(Answer{Body: op.resp})
 }

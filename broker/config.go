@@ -91,6 +91,7 @@ type Config struct {
 // test can show that its checks see what happens without the rule.
 type Faults struct {
 	AckBeforeSync    bool // acks leave at once where the flush policy asks for a sync first
+	ShareSyncs       bool // without group commit, appends still share the next sync
 	ShareEarlierSync bool // an append is acknowledged by the sync in flight, which began before it
 	TrustFailedSync  bool // a failed sync counts as done
 	AckResendEarly   bool // a resend is acknowledged although the sync of its first send is under way

@@ -40,6 +40,7 @@ func TestPlantedFaultsAreSeen(t *testing.T) {
 		{"AckBeforeSync", "acks_after_sync", broker.Faults{AckBeforeSync: true}},
 		{"AckBeforeSync", "flush_interval_messages", broker.Faults{AckBeforeSync: true}},
 		{"ShareEarlierSync", "acks_after_sync", broker.Faults{ShareEarlierSync: true}},
+		{"ShareSyncs", "own_sync_for_each_append", broker.Faults{ShareSyncs: true}},
 		{"TrustFailedSync", "failed_sync", broker.Faults{TrustFailedSync: true}},
 		{"AckResendEarly", "duplicate_waits_for_sync", broker.Faults{AckResendEarly: true}},
 		{"AckResendEarly", "duplicate_waits_for_recovered_tail", broker.Faults{AckResendEarly: true}},

@@ -8,6 +8,7 @@ import (
 // effects is what a step of a partition leaves to do after its lock is released.
 type effects struct {
 	acks      []ack
+	placed    []placed
 	woken     wokenFetches
 	sync      *storage.Flush
 	syncBytes int64
@@ -41,6 +42,9 @@ func (b *Broker) carryOut(p *partition, fx *effects) {
 	}
 	for i := range fx.acks {
 		fx.acks[i].done(fx.acks[i].err)
+	}
+	for i := range fx.placed {
+		fx.placed[i].tell(fx.placed[i].a)
 	}
 	fx.woken.complete()
 	if fx.fetchAgain {

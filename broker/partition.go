@@ -94,24 +94,50 @@ func (p *partition) step(f func(*effects)) {
 	p.b.carryOut(p, &fx)
 }
 
-// append writes a validated batch of so many records and says where it went.
-// Where the flush policy asks for a sync before the ack, waits is true, and wait
-// is called once, after that sync. woken are fetches that the caller completes
-// after it has answered.
-func (p *partition) append(batch []byte, records int64, acks int16, timeout time.Duration, wait func(error)) (a storage.Appended, waits bool, woken wokenFetches, err error) {
-	var fx effects
-	a, waits, err = p.appendStep(&fx, batch, records, acks, timeout, wait)
-	woken, fx.woken = fx.woken, wokenFetches{}
-	p.b.carryOut(p, &fx)
-	return a, waits, woken, err
+// appendArgs is a validated batch and who is told of it.
+type appendArgs struct {
+	batch   []byte
+	records int64
+	acks    int16
+	timeout time.Duration // of acks=all
+	// wait is called once, after the sync that the ack has to wait for, when there is one.
+	wait func(error)
+	// placed is called with the outcome of an append that was put off.
+	placed func(appended)
 }
 
-func (p *partition) appendStep(fx *effects, batch []byte, records int64, acks int16, timeout time.Duration, wait func(error)) (a storage.Appended, waits bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.usable(); err != nil {
-		return a, false, err
-	}
+// appended says where a batch went. Where the flush policy asks for a sync before the ack, waits is true.
+type appended struct {
+	storage.Appended
+	waits bool
+	err   error
+}
+
+// append writes a batch and says where it went, or puts it off behind the syncs of
+// those before it. woken are fetches that the caller completes after it has answered.
+func (p *partition) append(args *appendArgs) (a appended, putOff bool, woken wokenFetches) {
+	var fx effects
+	func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if a.err = p.usable(); a.err != nil {
+			return
+		}
+		if putOff, a.err = p.putOffLocked(args); !putOff && a.err == nil {
+			a = p.appendLocked(&fx, args)
+		}
+	}()
+	woken, fx.woken = fx.woken, wokenFetches{}
+	p.b.carryOut(p, &fx)
+	return a, putOff, woken
+}
+
+func (p *partition) appendLocked(fx *effects, args *appendArgs) appended {
+	a, waits, err := p.appendAndFlush(fx, args.batch, args.records, args.acks, args.timeout, args.wait)
+	return appended{a, waits, err}
+}
+
+func (p *partition) appendAndFlush(fx *effects, batch []byte, records int64, acks int16, timeout time.Duration, wait func(error)) (a storage.Appended, waits bool, err error) {
 	if !p.leads() {
 		return a, false, errNotLeader
 	}
@@ -238,5 +264,6 @@ func (p *partition) failWaiters(fx *effects, why error) {
 	}
 	fx.acks = append(fx.acks, p.sync.take(noLimit, why)...)
 	p.failCommitWaiters(fx, why)
+	p.failPutOff(fx, why)
 	p.waiting.wakeAll(fx)
 }

@@ -6,8 +6,10 @@ import (
 	"github.com/tidemark-log/tidemark/storage"
 )
 
-// syncState is what a partition knows of its syncs. One is in flight at a time;
-// appends that come meanwhile share the next one: that is group commit.
+// syncState is what a partition knows of its syncs. One is in flight at a time.
+// Under group commit appends that come meanwhile share the next one. Without it
+// (lab.flush.group=off) an append that asks for a sync while one is in flight is put off, and
+// so is all that comes behind it: each gets a sync of its own; see partition_putoff.go.
 //
 // Invariant: waiters ascend by upTo, and each is answered once, with success
 // only after a sync that began after its append has succeeded.
@@ -18,7 +20,8 @@ type syncState struct {
 	timer     func() bool  // stops the timer of log.flush.interval.ms; nil: none runs
 	waiters   []syncWaiter // bounded by the requests in flight
 	idle      func()       // to be called when no sync is in flight
-	recovered int64        // what opening found behind the recovery point ends here, until its sync is over; else 0
+	putOff    putOffQueue
+	recovered int64 // what opening found behind the recovery point ends here, until its sync is over; else 0
 }
 
 type syncWaiter struct {
@@ -120,6 +123,7 @@ func (p *partition) endSync(fx *effects, f *storage.Flush, bytes int64, err erro
 		if p.sync.again || len(p.sync.waiters) > 0 {
 			p.flushLocked(fx)
 		}
+		p.appendPutOff(fx)
 	}
 	if p.sync.inFlight == nil {
 		idle, p.sync.idle = p.sync.idle, nil

@@ -163,7 +163,7 @@ var settings = []Setting{
 		field: func(c *Config) value {
 			return choice(&c.Visibility, VisibleCommitted, VisibleFlushed, VisibleAppended)
 		}},
-	{Name: "lab.flush.group", Claim: "C8", Doc: "on: every append with acks is acknowledged after a sync, which it shares with all that wait.",
+	{Name: "lab.flush.group", Claim: "C8", Doc: "on: every append with acks is acknowledged after a sync, which it shares with all that wait. off: a sync that log.flush.interval.messages asks for is one append's own, and the next append that asks is written after it.",
 		field: func(c *Config) value { return toggle(&c.FlushGroup, "off", "on") }},
 	{Name: "lab.validate", Claim: "C6", Doc: "batch checks header, CRC and counts; records also decompresses and reads each record, as Kafka does.",
 		field: func(c *Config) value { return ordinal(&c.Validate, "batch", "records") }},

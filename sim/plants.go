@@ -41,7 +41,7 @@ var plants = map[string]planted{
 		change: func(c *config) {
 			durable(c)
 			c.brokenConns, c.syncMax = true, time.Second
-			c.broker.FlushGroup, c.broker.Log.FlushMessages = false, 1
+			c.broker.FlushGroup = true
 			c.broker.Faults.AckResendEarly = true
 			for i := range c.producers {
 				c.producers[i].idempotent, c.producers[i].acks, c.producers[i].retries = true, -1, true
