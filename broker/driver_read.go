@@ -52,7 +52,12 @@ func (d *driver) begin(in controller.Loaded) {
 		}
 		d.stepLocked(in)
 	}
+	changed := d.changed
+	d.changed = nil
 	d.mu.Unlock()
+	for _, look := range changed {
+		look()
+	}
 	d.watchISRChanges()
 	d.watchAdmin()
 }
@@ -62,6 +67,22 @@ func (d *driver) ready() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.loaded && !d.over
+}
+
+// look looks again at what a watch says has changed; while the rest is still being
+// read, once that is done: the controller knows nothing yet that a change could be
+// held against, and what was read before the change would undo it.
+func (d *driver) look(again func()) {
+	d.mu.Lock()
+	if !d.loaded && !d.over {
+		d.changed = append(d.changed, again) // each watch fires once
+		d.mu.Unlock()
+		return
+	}
+	d.mu.Unlock()
+	if !d.s.over.Load() {
+		again()
+	}
 }
 
 // again tries f again after a pause, while the term lasts, if err says that this helps.
@@ -74,11 +95,7 @@ func (d *driver) again(err error, f func()) {
 
 // watch gives the children of path now, and calls changed when they change, once.
 func (d *driver) watch(path string, changed func(), done func(names []string)) {
-	fired := func(coord.Event) {
-		if !d.s.over.Load() {
-			changed()
-		}
-	}
+	fired := func(coord.Event) { d.look(changed) }
 	d.s.client.Children(path, fired, func(names []string, _ coord.Stat, err error) {
 		if err != nil {
 			d.again(err, func() { d.watch(path, changed, done) })
@@ -191,8 +208,8 @@ func (d *driver) topicsOf(names []string, done func(topics []controller.Topic, m
 
 func (d *driver) topicOf(name string, into *controller.Topic, gone *bool, end func()) {
 	changed := func(e coord.Event) {
-		if e.Type == coord.NodeDataChanged && !d.s.over.Load() {
-			d.readTopics([]string{name})
+		if e.Type == coord.NodeDataChanged {
+			d.look(func() { d.readTopics([]string{name}) })
 		}
 	}
 	d.s.client.Get(coord.TopicPath(name), changed, func(data []byte, st coord.Stat, err error) {

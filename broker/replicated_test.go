@@ -55,7 +55,12 @@ func (s scheduler) After(d time.Duration, f func()) {
 }
 
 func newCluster(t *testing.T, brokers int, set ...string) *cluster {
-	c := &cluster{t: t, loop: new(brokertest.Loop), rng: rand.New(rand.NewPCG(1, 7)), set: set, nodes: map[int32]*clusterNode{}}
+	return newClusterOf(t, 7, brokers, set...)
+}
+
+// newClusterOf gives a cluster of another seed.
+func newClusterOf(t *testing.T, seed uint64, brokers int, set ...string) *cluster {
+	c := &cluster{t: t, loop: new(brokertest.Loop), rng: rand.New(rand.NewPCG(1, seed)), set: set, nodes: map[int32]*clusterNode{}}
 	cfg := coord.DefaultModelConfig()
 	c.model = coord.NewModel(scheduler{c.loop, nil}, c.rng, cfg)
 	for id := range int32(brokers) {
@@ -483,6 +488,19 @@ func TestALeaderCutOffFromItsFollowersAcknowledgesNothing(t *testing.T) {
 	for id, n := range c.nodes {
 		if s := n.broker.Status().Partitions; len(s) != 1 || s[0].LogEndOffset != 1 || s[0].HighWatermark != 1 {
 			t.Errorf("broker %d: %+v\n%s", id, s, c.reports())
+		}
+	}
+}
+
+// Brokers that register while a controller still reads what there is are not overlooked.
+func TestBrokersThatStartTogetherKnowEachOther(t *testing.T) {
+	for seed := range uint64(30) {
+		c := newClusterOf(t, seed, 3)
+		for id := range int32(3) {
+			r := c.ask(id+1, kmsg.NewPtrMetadataRequest(), 9, time.Second).(*kmsg.MetadataResponse)
+			if len(r.Brokers) != 3 {
+				t.Errorf("seed %d: broker %d knows %d brokers of 3", seed, id+1, len(r.Brokers))
+			}
 		}
 	}
 }
