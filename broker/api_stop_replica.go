@@ -7,7 +7,8 @@ import (
 )
 
 // StopReplica, version 3, from the controller: which replicas this broker stops, and which
-// of them it deletes. A replica that knows a newer leader epoch refuses (KIP-570).
+// of them it deletes. A replica that knows a newer leader epoch refuses (KIP-570). Our tagged
+// field 10001 of a topic is its id.
 
 func (b *Broker) handleStopReplica(req *kmsg.StopReplicaRequest, reply Reply) {
 	resp := req.ResponseKind().(*kmsg.StopReplicaResponse)
@@ -15,9 +16,14 @@ func (b *Broker) handleStopReplica(req *kmsg.StopReplicaRequest, reply Reply) {
 		reply(Answer{Body: resp})
 		return
 	}
-	names := make([]string, len(req.Topics))
+	topics := make([]topicNamed, len(req.Topics))
 	for i := range req.Topics {
-		names[i] = strings.Clone(req.Topics[i].Topic)
+		topics[i].name = strings.Clone(req.Topics[i].Topic)
+		req.Topics[i].UnknownTags.Each(func(tag uint32, value []byte) {
+			if tag == tagTopicID {
+				copy(topics[i].id[:], value)
+			}
+		})
 	}
 	b.changes.run(func(release func()) {
 		if resp.ErrorCode = b.checkCommand(req.Key(), req.ControllerEpoch, req.BrokerEpoch); resp.ErrorCode != codeNone {
@@ -29,11 +35,11 @@ func (b *Broker) handleStopReplica(req *kmsg.StopReplicaRequest, reply Reply) {
 		var deleted []*partition
 		for i := range req.Topics {
 			for _, s := range req.Topics[i].PartitionStates {
-				name := partitionName{names[i], s.Partition}
+				name := partitionName{topics[i].name, s.Partition}
 				answer := kmsg.NewStopReplicaResponsePartition()
 				answer.Topic, answer.Partition = name.topic, name.index
 				var p *partition
-				if p, answer.ErrorCode = b.stopReplica(m, name, s.LeaderEpoch, s.Delete); p != nil {
+				if p, answer.ErrorCode = b.stopReplica(m, name, topics[i].id, s.LeaderEpoch, s.Delete); p != nil {
 					deleted = append(deleted, p)
 				}
 				resp.Partitions = append(resp.Partitions, answer)
@@ -49,10 +55,10 @@ func (b *Broker) handleStopReplica(req *kmsg.StopReplicaRequest, reply Reply) {
 }
 
 // stopReplica takes a replica out of an edited snapshot, and gives it if it is to be deleted.
-func (b *Broker) stopReplica(m *metadata, name partitionName, leaderEpoch int32, remove bool) (*partition, int16) {
+func (b *Broker) stopReplica(m *metadata, name partitionName, id topicID, leaderEpoch int32, remove bool) (*partition, int16) {
 	p := b.held[name]
-	if p == nil {
-		return nil, codeNone // it is not here: as wanted
+	if p == nil || p.id != id && p.id != (topicID{}) && id != (topicID{}) {
+		return nil, codeNone // it is not here, or another topic's of that name: as wanted
 	}
 	code := codeNone
 	p.step(func(fx *effects) {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -24,6 +25,10 @@ const (
 // tagELR is the number of our own tagged field of a LeaderAndIsr partition: its ELR, which
 // the leader has to write along with each ISR (KIP-966 gives it to the controller instead).
 const tagELR = 10_000
+
+// tagTopicID is the number of our own tagged field of a StopReplica topic: its id. A
+// deletion that arrives late must not hit a topic that was made again under the name.
+const tagTopicID = 10_001
 
 // send encodes a command, sends it, and tells the controller what came back.
 func (d *driver) send(e controller.Send) {
@@ -88,6 +93,7 @@ func (d *driver) encode(e controller.Send) kmsg.Request {
 			if n := len(req.Topics); n == 0 || req.Topics[n-1].Topic != p.Partition.Topic {
 				t := kmsg.NewStopReplicaRequestTopic()
 				t.Topic = p.Partition.Topic
+				t.UnknownTags.Set(tagTopicID, bytes.Clone(p.TopicID[:]))
 				req.Topics = append(req.Topics, t)
 			}
 			t := &req.Topics[len(req.Topics)-1]
