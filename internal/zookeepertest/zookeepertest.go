@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -27,11 +28,14 @@ type Server struct {
 }
 
 // Start runs a lone server until the test ends.
-func Start(t testing.TB) *Server {
+func Start(t testing.TB) *Server { return StartIn(t, memoryDir(t)) }
+
+// StartIn is Start with a directory for the server's data.
+func StartIn(t testing.TB, dir string) *Server {
 	t.Helper()
 	needJava(t)
 	port := freePorts(t, 1)[0]
-	s := &Server{Addr: addr(port), args: []string{strconv.Itoa(port), t.TempDir()}}
+	s := &Server{Addr: addr(port), args: []string{strconv.Itoa(port), dir}}
 	s.start(t, "PrepRequestProcessor (sid:0) started")
 	return s
 }
@@ -48,7 +52,7 @@ func StartEnsemble(t testing.TB) []*Server {
 	servers := make([]*Server, 3)
 	ready := make(chan error, 3)
 	for i := range servers {
-		s := &Server{Addr: addr(ports[i]), args: []string{strconv.Itoa(ports[i]), t.TempDir(), strconv.Itoa(i + 1), strings.Join(peers, ",")}}
+		s := &Server{Addr: addr(ports[i]), args: []string{strconv.Itoa(ports[i]), memoryDir(t), strconv.Itoa(i + 1), strings.Join(peers, ",")}}
 		servers[i] = s
 		lines := s.launch(t)
 		go func() {
@@ -63,6 +67,18 @@ func StartEnsemble(t testing.TB) []*Server {
 	return servers
 }
 
+// memoryDir is in memory where the machine has such a place: a ZooKeeper that waits for a
+// busy disk is of no use to a test.
+func memoryDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "zookeeper")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 func addr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func needJava(t testing.TB) {
@@ -74,14 +90,18 @@ func needJava(t testing.TB) {
 	}
 }
 
-// freePorts finds ports that nobody listens on now.
+// freePorts finds ports that nobody listens on now. They lie below those that the system
+// gives to connections of its own accord, so that nobody takes one by accident before the server does.
 func freePorts(t testing.TB, n int) []int {
 	t.Helper()
 	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(ports) < n; tries++ {
+		l, err := net.Listen("tcp", addr(20_000+rand.IntN(12_000)))
 		if err != nil {
-			t.Fatal(err)
+			if tries > 1000 {
+				t.Fatal(err)
+			}
+			continue
 		}
 		defer l.Close()
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
