@@ -25,6 +25,7 @@ func BenchmarkConditionalWrites(b *testing.B) {
 		conditionalWrites(b, s.Addr())
 	})
 	b.Run("server=zookeeper", func(b *testing.B) { conditionalWrites(b, zookeepertest.Start(b).Addr) })
+	b.Run("server=zookeeper-durable", func(b *testing.B) { conditionalWrites(b, zookeepertest.StartIn(b, b.TempDir()).Addr) })
 }
 
 func conditionalWrites(b *testing.B, addr string) {

@@ -1,7 +1,9 @@
 package real_test
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,6 +28,16 @@ type overNetwork struct {
 	chroot  string
 	root    string
 	proxies map[coord.Client][]*proxy
+}
+
+// The suite's tests wait, most of the time, for timeouts of ZooKeeper's scale: more of them
+// at once than there are processors take that much less.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
 }
 
 var roots atomic.Int64
