@@ -60,7 +60,13 @@ func failedAmong(results []coord.Result, n int) bool {
 	return false
 }
 
-func (p *partition) controllerEpoch() int32 { return p.b.member.commandEpoch.Load() }
+// controllerEpoch is the newest controller epoch that this broker has seen, in commands or in
+// the partition's state: what it writes must not say that an older one wrote last (S27).
+func (p *partition) controllerEpoch() int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.b.member.commandEpoch.Load(), p.repl.controllerEpoch)
+}
 
 // tellISR notes what the accepted ISR is, for answers about it. Under the lock.
 func (p *partition) tellISR() {
@@ -91,6 +97,7 @@ func (b *Broker) rereadState(p *partition) {
 				}
 				p.b.env.After(coordRetry, func() { p.b.rereadState(p) })
 			default:
+				p.repl.controllerEpoch = max(p.repl.controllerEpoch, state.ControllerEpoch)
 				p.led(fx, p.repl.leader.StateRead(replica.State{
 					Leader: state.Leader, LeaderEpoch: state.LeaderEpoch, ISR: state.ISR, ELR: state.ELR, PartitionEpoch: st.Version,
 				}, p.b.env.Now()))

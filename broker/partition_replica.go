@@ -28,6 +28,8 @@ type replication struct {
 	replicas []int32
 	leaderID int32
 	ticking  bool // the leader's timer runs
+	// controllerEpoch is the newest that a state of this partition named.
+	controllerEpoch int32
 }
 
 // commitWaiter is an acks=all append that waits for the ISR.
@@ -131,6 +133,7 @@ const codeStaleLeaderEpochOnCommand = codeFencedLeaderEpoch
 func (p *partition) sameEpoch(fx *effects, r *role) {
 	q := p.repl
 	q.isr, q.elr, q.replicas = r.isr, r.elr, r.replicas
+	q.controllerEpoch = max(q.controllerEpoch, r.controllerEpoch)
 	if q.leader.Leading() {
 		p.led(fx, q.leader.StateChanged(r.state(), p.b.env.Now()))
 		if q.leader.Leading() {
@@ -187,6 +190,7 @@ func (p *partition) becomeFollower(fx *effects, r *role) int16 {
 func (p *partition) took(r *role) {
 	q := p.repl
 	q.told, q.leaderID, q.flushing = true, r.leader, false
+	q.controllerEpoch = max(q.controllerEpoch, r.controllerEpoch)
 	q.isr, q.elr, q.replicas = r.isr, r.elr, r.replicas
 	p.epoch = r.leaderEpoch
 }
