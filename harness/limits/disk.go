@@ -169,47 +169,6 @@ func layOut(ctx context.Context, name string, n int64) error {
 	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// Sustained appends to a file through the page cache and gives the rate in
-// bytes per second over measure, once warm bytes have been written: far enough over
-// the kernel's dirty limit, that is what the disk takes and no longer what memory does.
-// Pages that have reached the disk are dropped meanwhile, as for a broker in the disk regime.
-func Sustained(ctx context.Context, dir string, warm int64, measure time.Duration) (float64, error) {
-	dir, err := os.MkdirTemp(dir, "limits-sustained-")
-	if err != nil {
-		return 0, fmt.Errorf("limits: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	f, err := os.Create(filepath.Join(dir, "file"))
-	if err != nil {
-		return 0, fmt.Errorf("limits: %w", err)
-	}
-	defer f.Close()
-	limit, err := sut.DirtyLimit()
-	if err != nil {
-		return 0, err
-	}
-	if err := sut.TouchMemory(limit); err != nil {
-		return 0, err
-	}
-	defer sut.DropClean(dir)()
-	chunk := load.Payload(load.NewRand(1, 1), 1<<20, 8)
-	var began time.Time
-	var from int64
-	for at := int64(0); ; at += int64(len(chunk)) {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		if began.IsZero() && at >= warm {
-			began, from = time.Now(), at
-		} else if !began.IsZero() && time.Since(began) >= measure {
-			return float64(at-from) / time.Since(began).Seconds(), nil
-		}
-		if _, err := f.WriteAt(chunk, at); err != nil {
-			return 0, fmt.Errorf("limits: write %s: %w", f.Name(), err)
-		}
-	}
-}
-
 // directAlign is what O_DIRECT wants of buffer addresses.
 const directAlign = 4096
 

@@ -32,6 +32,12 @@ func runProduce(ctx context.Context, c *Cell, r *Result) error {
 		return err
 	}
 	if p.Regime == RegimeDisk {
+		c.Progress("waiting for the disk to settle")
+		if settled, err := sut.SettleDisk(ctx, c.Dir); err != nil {
+			return err
+		} else if !settled {
+			b.warn("the disk did not come to rest before the measurement")
+		}
 		defer sut.DropClean(b.broker.DataDir())()
 	}
 	st, err := b.produce(ctx, w, load.DialTCP)
