@@ -143,7 +143,7 @@ func (d *driver) brokerOf(name string, into *controller.Broker, end func()) {
 		if err == nil {
 			var r coord.BrokerRegistration
 			if r, err = coord.DecodeBrokerRegistration(data); err == nil {
-				*into = controller.Broker{ID: int32(id), Epoch: r.BrokerEpoch, CleanEpoch: r.CleanEpoch, Host: r.Host, Port: r.Port, Rack: r.Rack}
+				*into = controller.Broker{ID: int32(id), Epoch: r.BrokerEpoch, CleanEpoch: r.CleanEpoch, CleanRun: r.CleanRun, Host: r.Host, Port: r.Port, Rack: r.Rack}
 			} else {
 				d.b.report(env.Error, "%s: %v: the broker is taken for absent", coord.BrokerIDPath(int32(id)), err)
 				err = nil

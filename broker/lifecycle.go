@@ -291,5 +291,8 @@ func (b *Broker) cleanEpoch() int64 {
 	}
 	b.member.mu.Lock()
 	defer b.member.mu.Unlock()
+	if b.member.epoch < 0 {
+		return b.member.clean // it never was a member, so nothing changed: what was proven before still is
+	}
 	return b.member.epoch
 }

@@ -26,6 +26,11 @@ func (b *Broker) allOffline() bool {
 	return !slices.ContainsFunc(b.dirs, func(d *logDir) bool { return !d.isOffline() })
 }
 
+// anyOffline is true when a log directory is.
+func (b *Broker) anyOffline() bool {
+	return slices.ContainsFunc(b.dirs, (*logDir).isOffline)
+}
+
 // failDir takes a log directory offline after a failed write or sync. Nothing of
 // it is acknowledged after this: what waits for its syncs is answered with an
 // error here, and usable refuses what comes.

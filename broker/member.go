@@ -37,6 +37,11 @@ type member struct {
 
 	// registered is the broker epoch while the registration stands, else -1.
 	registered atomic.Int64
+	// clean is the epoch that the marks on the disks proved when the process began; -1: none.
+	// Everything from chain on, up to bumped, is known to have lost nothing: this process, and
+	// what the marks prove of the one before it.
+	clean, chain int64
+
 	// bumped is the newest broker epoch that this process took, registered yet or not: commands for older ones are refused (C6).
 	bumped atomic.Int64
 	// commandEpoch is the largest controller epoch that a command came with (C4).
@@ -64,7 +69,7 @@ const (
 )
 
 func newMember(b *Broker) *member {
-	m := &member{b: b, epoch: -1}
+	m := &member{b: b, epoch: -1, clean: -1, chain: -1}
 	m.registered.Store(-1)
 	m.bumped.Store(-1)
 	m.election.m = m
@@ -252,11 +257,9 @@ func (s *session) bumpEpoch() {
 				s.m.started(err)
 			}
 		default:
-			last := int64(st.Version)
 			s.client.Set(path, nil, st.Version, func(st coord.Stat, err error) {
 				if err == nil {
-					s.m.bumped.Store(int64(st.Version))
-					s.awaitFenced(int64(st.Version), s.m.b.cleanSince(last))
+					s.awaitFenced(s.m.took(int64(st.Version)))
 				} else if errors.Is(err, coord.ErrBadVersion) || !s.failed(err, s.bumpEpoch) {
 					s.again(0, s.bumpEpoch) // somebody else, or this call before its answer was lost
 				}
@@ -265,45 +268,65 @@ func (s *session) bumpEpoch() {
 	})
 }
 
-// cleanSince gives the epoch 'last' if this broker's logs are known to hold all that
-// they held under it, else -1: in the same process, or after a clean shutdown.
-func (b *Broker) cleanSince(last int64) int64 {
-	b.member.mu.Lock()
-	defer b.member.mu.Unlock()
-	if b.member.epoch == last {
-		return last
+// incarnation is what a registration says of itself: its broker epoch, and the one before
+// it of which the logs hold everything (-1: none is proven). cleanRun says how far back that goes:
+// cleanRun epochs before 'clean' lost nothing either.
+type incarnation struct{ epoch, clean, cleanRun int64 }
+
+// took notes the broker epoch that this process has just taken. The one before is the
+// process's own, which has lost nothing since, or that of a clean shutdown.
+func (m *member) took(epoch int64) incarnation {
+	before := m.bumped.Swap(epoch)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case before >= 0 && m.b.anyOffline(): // what that directory holds nobody knows
+		m.chain = epoch
+		return incarnation{epoch, -1, 0}
+	case before >= 0:
+		return incarnation{epoch, before, before - m.chain}
 	}
+	m.clean = m.b.marked()
+	if m.chain = epoch; m.clean >= 0 && m.clean == epoch-1 {
+		m.chain = m.clean
+	}
+	return incarnation{epoch, m.clean, 0}
+}
+
+// marked is the broker epoch that all directories prove to have been shut down cleanly; -1: none.
+func (b *Broker) marked() int64 {
+	epoch := b.dirs[0].store.CleanEpoch()
 	for _, d := range b.dirs {
-		if d.store.CleanEpoch() != last {
+		if d.store.CleanEpoch() != epoch {
 			return -1
 		}
 	}
-	return last
+	return epoch
 }
 
 // register makes the ephemeral node that says that the broker is there.
-func (s *session) register(epoch, clean int64) {
+func (s *session) register(i incarnation) {
 	b := s.m.b
 	host, port := b.advertised(b.static.Listeners[0])
 	registration := coord.BrokerRegistration{
 		Host: host, Port: port, Timestamp: b.env.Wall().UnixMilli(), Rack: b.static.Rack,
-		BrokerEpoch: epoch, CleanEpoch: clean,
+		BrokerEpoch: i.epoch, CleanEpoch: i.clean, CleanRun: i.cleanRun,
 	}
 	path := coord.BrokerIDPath(b.static.BrokerID)
 	ops := []coord.Op{
-		coord.CheckOp(coord.BrokerEpochPath(b.static.BrokerID), int32(epoch)),
+		coord.CheckOp(coord.BrokerEpochPath(b.static.BrokerID), int32(i.epoch)),
 		coord.CreateOp(path, registration.Encode(), coord.Ephemeral),
 	}
-	again := func() { s.register(epoch, clean) }
+	again := func() { s.register(i) }
 	b.serve() // the controller speaks as soon as it sees the node
 	s.client.Multi(ops, func(_ []coord.Result, err error) {
 		switch {
 		case err == nil:
-			s.registered(epoch)
+			s.registered(i.epoch)
 		case errors.Is(err, coord.ErrBadVersion):
 			s.bumpEpoch() // another process of this id began, or the service forgot
 		case errors.Is(err, coord.ErrNodeExists):
-			s.registeredBefore(path, epoch, again)
+			s.registeredBefore(path, i.epoch, again)
 		case !s.failed(err, again):
 			s.m.started(err)
 		}

@@ -11,17 +11,17 @@ import (
 // awaitFenced registers once no partition counts on the incarnation before this one
 // (rule fence-before-reregister, A7): what that had may be lost, and nobody may
 // take this one for it. The controller sees to it when the old registration is gone.
-func (s *session) awaitFenced(epoch, clean int64) {
+func (s *session) awaitFenced(inc incarnation) {
 	if !s.m.b.rules.FenceBeforeReregister {
-		s.register(epoch, clean)
+		s.register(inc)
 		return
 	}
 	s.client.Children(coord.TopicsPath, nil, func(names []string, _ coord.Stat, err error) {
 		if err != nil {
-			s.failed(err, func() { s.awaitFenced(epoch, clean) })
+			s.failed(err, func() { s.awaitFenced(inc) })
 			return
 		}
-		f := &fencing{s: s, done: func() { s.register(epoch, clean) }}
+		f := &fencing{s: s, done: func() { s.register(inc) }}
 		f.each(len(names), func(i int, end func()) { f.topic(names[i], end) }, f.look)
 	})
 }

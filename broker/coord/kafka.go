@@ -62,6 +62,8 @@ type BrokerRegistration struct {
 	BrokerEpoch int64
 	// CleanEpoch is the broker epoch that the mark on its disk proves was shut down cleanly; -1: none (KIP-966).
 	CleanEpoch int64
+	// CleanRun: so many epochs before CleanEpoch lost nothing either.
+	CleanRun int64
 }
 
 type brokerJSON struct {
@@ -77,6 +79,7 @@ type brokerJSON struct {
 	// Ours.
 	BrokerEpoch *int64 `json:"broker_epoch"`
 	CleanEpoch  *int64 `json:"clean_epoch"`
+	CleanRun    int64  `json:"clean_run"`
 }
 
 // Encode gives the JSON, version 5, of one PLAINTEXT listener.
@@ -96,6 +99,7 @@ func (r BrokerRegistration) Encode() []byte {
 		Rack:        r.Rack,
 		BrokerEpoch: &r.BrokerEpoch,
 		CleanEpoch:  &r.CleanEpoch,
+		CleanRun:    r.CleanRun,
 	})
 }
 
@@ -117,7 +121,7 @@ func DecodeBrokerRegistration(b []byte) (BrokerRegistration, error) {
 		r.BrokerEpoch = *v.BrokerEpoch
 	}
 	if v.CleanEpoch != nil {
-		r.CleanEpoch = *v.CleanEpoch
+		r.CleanEpoch, r.CleanRun = *v.CleanEpoch, max(v.CleanRun, 0)
 	}
 	return r, nil
 }

@@ -14,8 +14,8 @@ func TestNodesHoldKafkasJSON(t *testing.T) {
 		want string
 	}{
 		{"cluster id", EncodeClusterID("x_y-z"), `{"version":"1","id":"x_y-z"}`},
-		{"broker", BrokerRegistration{Host: "localhost", Port: 9092, Timestamp: 17, CleanEpoch: -1}.Encode(), `{"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://localhost:9092"],"jmx_port":-1,"features":{},"host":"localhost","timestamp":"17","port":9092,"version":5,"broker_epoch":0,"clean_epoch":-1}`},
-		{"broker on IPv6", BrokerRegistration{Host: "::1", Port: 1, Rack: "r", BrokerEpoch: 7, CleanEpoch: 6}.Encode(), `{"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://[::1]:1"],"jmx_port":-1,"features":{},"host":"::1","timestamp":"0","port":1,"version":5,"rack":"r","broker_epoch":7,"clean_epoch":6}`},
+		{"broker", BrokerRegistration{Host: "localhost", Port: 9092, Timestamp: 17, CleanEpoch: -1}.Encode(), `{"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://localhost:9092"],"jmx_port":-1,"features":{},"host":"localhost","timestamp":"17","port":9092,"version":5,"broker_epoch":0,"clean_epoch":-1,"clean_run":0}`},
+		{"broker on IPv6", BrokerRegistration{Host: "::1", Port: 1, Rack: "r", BrokerEpoch: 7, CleanEpoch: 6}.Encode(), `{"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://[::1]:1"],"jmx_port":-1,"features":{},"host":"::1","timestamp":"0","port":1,"version":5,"rack":"r","broker_epoch":7,"clean_epoch":6,"clean_run":0}`},
 		{"topic", TopicAssignment{TopicID: id, Replicas: [][]int32{{1, 2}, {2}}}.Encode(), `{"removing_replicas":{},"partitions":{"0":[1,2],"1":[2]},"topic_id":"AQAAAAAAAAAAAAAAAAAA_w","adding_replicas":{},"version":3}`},
 		{"topic on the move", TopicAssignment{TopicID: id, Replicas: [][]int32{{1, 2}}, Adding: map[int32][]int32{0: {2}}, Removing: map[int32][]int32{0: {1}}}.Encode(), `{"removing_replicas":{"0":[1]},"partitions":{"0":[1,2]},"topic_id":"AQAAAAAAAAAAAAAAAAAA_w","adding_replicas":{"0":[2]},"version":3}`},
 		{"partition", PartitionState{ControllerEpoch: 3, Leader: 1, LeaderEpoch: 2, LastLeader: -1}.Encode(), `{"controller_epoch":3,"leader":1,"version":1,"leader_epoch":2,"isr":[],"elr":[],"last_leader":-1}`},
@@ -47,7 +47,7 @@ func TestNodesAreReadBack(t *testing.T) {
 	if got, err := DecodePartitionState(state.Encode()); err != nil || !reflect.DeepEqual(got, state) {
 		t.Errorf("partition: %v, %v", got, err)
 	}
-	broker := BrokerRegistration{"h", 9, 17, "rack", 5, 4}
+	broker := BrokerRegistration{"h", 9, 17, "rack", 5, 4, 2}
 	if got, err := DecodeBrokerRegistration(broker.Encode()); err != nil || got != broker {
 		t.Errorf("broker: %v, %v", got, err)
 	}
