@@ -86,6 +86,9 @@ func (s *Spec) cell(i int) Cell {
 		i /= len(levels)
 	}
 	c.set(settings(s.Workload))
+	if s.Cluster.MinInsyncReplicas > 1 {
+		c.set([]Setting{{"min.insync.replicas", fmt.Sprint(s.Cluster.MinInsyncReplicas)}})
+	}
 	c.set(settings(s.Cluster.Settings))
 	for _, l := range c.Levels {
 		if defined := s.Levels[l.Key]; defined != nil {

@@ -37,7 +37,8 @@ func Names() []string {
 
 // rank orders the embedded experiments: the disk first, then what stands on it.
 func rank(name string) int {
-	order := []string{"sequential-vs-random", "log-vs-btree", "page-cache", "batch-size", "sendfile", "compression", "acks-0-1", "flush", "offset-addressing"}
+	order := []string{"sequential-vs-random", "log-vs-btree", "page-cache", "batch-size", "sendfile", "compression", "acks-0-1", "flush", "offset-addressing",
+		"acks-replication", "leader-kill", "failover-partitions", "follower-reads"}
 	if i := slices.Index(order, name); i >= 0 {
 		return i
 	}

@@ -48,11 +48,11 @@ type Spec struct {
 	factors   []string // of Vary, in the file's order
 }
 
-// Cluster says what runs. Settings are server.properties entries.
+// Cluster says what runs. Settings are server.properties entries of every broker.
 type Cluster struct {
-	Brokers           int            `toml:"brokers"`
-	ReplicationFactor int            `toml:"replication_factor"`
-	MinInsyncReplicas int            `toml:"min_insync_replicas"`
+	Brokers           int            `toml:"brokers"`             // above 1: they coordinate through the embedded ZooKeeper
+	ReplicationFactor int            `toml:"replication_factor"`  // of the topic; a workload key or factor of this name replaces it
+	MinInsyncReplicas int            `toml:"min_insync_replicas"` // min.insync.replicas
 	Settings          map[string]any `toml:"settings"`
 }
 
@@ -236,6 +236,12 @@ func (s *Spec) checkWords() error {
 		return fmt.Errorf("%s: no prediction: write what you expect before you run it", s.At("prediction"))
 	case len(s.Workload) == 0:
 		return fmt.Errorf("%s: no workload", s.At("workload"))
+	case s.Cluster.Brokers < 1:
+		return fmt.Errorf("%s: cluster.brokers = %d: must be at least 1", s.At("cluster", "brokers"), s.Cluster.Brokers)
+	case s.Cluster.ReplicationFactor < 1 || s.Cluster.ReplicationFactor > s.Cluster.Brokers:
+		return fmt.Errorf("%s: cluster.replication_factor = %d: must be from 1 to %d, the number of brokers", s.At("cluster", "replication_factor"), s.Cluster.ReplicationFactor, s.Cluster.Brokers)
+	case s.Cluster.MinInsyncReplicas < 1 || s.Cluster.MinInsyncReplicas > s.Cluster.Brokers:
+		return fmt.Errorf("%s: cluster.min_insync_replicas = %d: must be from 1 to %d, the number of brokers", s.At("cluster", "min_insync_replicas"), s.Cluster.MinInsyncReplicas, s.Cluster.Brokers)
 	case s.Run.Repeats < 1 || s.Run.Repeats > 1000:
 		return fmt.Errorf("%s: run.repeats = %d: must be from 1 to 1000", s.At("run", "repeats"), s.Run.Repeats)
 	case s.Run.MaxRepeats > 1000:

@@ -23,6 +23,10 @@ func TestAnErrorNamesLineAndKey(t *testing.T) {
 		"no prediction":                  {strings.Replace(minimal, `"p"`, `""`, 1), "x.toml:2: no prediction"},
 		"unknown claim":                  {strings.Replace(minimal, "C4", "C99", 1), `x.toml:3: no claim "C99"`},
 		"level twice":                    {strings.Replace(minimal, "[1, 100]", "[1, 1]", 1), "x.toml:5: factor batch_records has level 1 twice"},
+		"no brokers":                     {minimal + "cluster = { brokers = 0 }\n", "x.toml:6: cluster.brokers = 0"},
+		"more replicas than brokers":     {minimal + "cluster = { brokers = 3, replication_factor = 4 }\n", "x.toml:6: cluster.replication_factor = 4: must be from 1 to 3"},
+		"more in sync than brokers":      {minimal + "cluster = { min_insync_replicas = 2 }\n", "x.toml:6: cluster.min_insync_replicas = 2: must be from 1 to 1"},
+		"unknown key of the cluster":     {minimal + "cluster = { broker = 3 }\n", "x.toml:6: unknown key cluster.broker"},
 		"no repeats":                     {minimal + "run = { repeats = 0 }\n", "x.toml:6: run.repeats = 0"},
 		"verdict on another claim":       {minimal + "[[verdicts]]\nclaim = \"C5\"\n", "x.toml:6: verdict on \"C5\""},
 		"test without ratio":             {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"a < 2\"\n", "x.toml:8: test \"a < 2\" must begin with ratio("},
@@ -47,7 +51,7 @@ func TestEveryUnknownKeyIsNamed(t *testing.T) {
 }
 
 func TestEveryEmbeddedExperimentParsesInEverySize(t *testing.T) {
-	if len(Names()) < 9 {
+	if len(Names()) < 10 {
 		t.Fatalf("embedded: %v", Names())
 	}
 	for _, name := range Names() {

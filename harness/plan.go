@@ -30,9 +30,6 @@ type plan struct {
 // makePlan checks everything that can be checked before anything runs, so that a
 // mistake in the last cell does not cost the hours before it.
 func makePlan(spec *experiments.Spec) (*plan, error) {
-	if spec.Cluster.Brokers != 1 || spec.Cluster.ReplicationFactor != 1 {
-		return nil, fmt.Errorf("%s: brokers = %d, replication_factor = %d: only a cluster of one can be run so far", spec.At("cluster"), spec.Cluster.Brokers, spec.Cluster.ReplicationFactor)
-	}
 	cells, pruned, err := spec.Cells()
 	if err != nil {
 		return nil, err
@@ -53,6 +50,7 @@ func makePlan(spec *experiments.Spec) (*plan, error) {
 
 func cellParams(spec *experiments.Spec, c experiments.Cell) (workload.Params, error) {
 	params := workload.DefaultParams()
+	params.Brokers, params.ReplicationFactor = spec.Cluster.Brokers, spec.Cluster.ReplicationFactor
 	for _, key := range slices.Sorted(maps.Keys(c.Workload)) {
 		if err := params.Set(key, c.Workload[key]); err != nil {
 			return params, fmt.Errorf("%s: %w", whereIs(spec, c, key), err)
@@ -72,6 +70,9 @@ func checkSettings(spec *experiments.Spec, c experiments.Cell) error {
 			return fmt.Errorf("%s.toml: cell %s: %s is set by the harness, anew for each cell; take it out of the experiment", spec.Name, c.Name(), key)
 		}
 		overrides = append(overrides, key+"="+c.Settings[key])
+	}
+	if spec.Cluster.Brokers > 1 { // some settings are for a replicated cluster alone, and some for a cluster of one
+		overrides = append(overrides, "zookeeper.connect=127.0.0.1:2181")
 	}
 	if _, err := broker.ParseConfig(nil, overrides); err != nil {
 		return fmt.Errorf("%s.toml: cell %s: %w", spec.Name, c.Name(), err)

@@ -383,7 +383,9 @@ func TestMistakesAreFoundBeforeAnythingRuns(t *testing.T) {
 		"test.toml:15: metric \"records/hour\" is given by none":                                  {`metric = "records/s"`, `metric = "records/hour"`},
 		"test.toml: cell acks=0/batch_records=1: --set: unknown setting log.flush.intervall.ms=1": {`workload =`, "cluster = { settings = { \"log.flush.intervall.ms\" = 1 } }\nworkload ="},
 		"test.toml: cell acks=0/batch_records=1: log.dirs is set by the harness":                  {`workload =`, "cluster = { settings = { \"log.dirs\" = \"data\" } }\nworkload ="},
-		"test.toml:4: brokers = 3":                                                                {`workload =`, "cluster = { brokers = 3 }\nworkload ="},
+		"test.toml:5: cell acks=0/batch_records=1: workload: kind loss runs on a cluster of one":  {`workload = { kind = "produce"`, "cluster = { brokers = 3 }\nworkload = { kind = \"loss\""},
+		"test.toml:4: workload: replication_factor = 0":                                           {`measure = "1s"`, `replication_factor = 0`},
+		"test.toml: cell acks=0/batch_records=1: broker.id is set by the harness":                 {`workload =`, "cluster = { brokers = 3, settings = { \"broker.id\" = 7 } }\nworkload ="},
 	} {
 		o := testOptions(t)
 		o.RunCell = func(context.Context, workload.Cell) (workload.Result, error) {

@@ -57,6 +57,7 @@ func Open(cfg broker.Config, log *slog.Logger) (*Live, error) {
 	}
 	disk := vfs.WithDescriptorCache(vfs.NewReal("", l.Counters), files)
 	world := real.New(disk, log)
+	world.CountPeers(l.Counters)
 	if cfg.ZooKeeperConnect != "" {
 		if len(cfg.AdvertisedListeners) == 0 { // other brokers are told where this one really listens
 			cfg.AdvertisedListeners = []string{"PLAINTEXT://" + l.Addrs[0]}

@@ -5,6 +5,7 @@ import (
 	"compress/flate"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -221,5 +222,16 @@ func TestLinkHoldsBackToItsRate(t *testing.T) {
 	}
 	if took := time.Since(began); took < 200*time.Millisecond {
 		t.Errorf("%d bytes passed a 1 MB/s link in %s", 220*len(r.Batches[0].Bytes), took)
+	}
+}
+
+func TestAConnectionGoesToEachLeaderWithThePartitionsItLeads(t *testing.T) {
+	led := RawProduce{Addr: "x", Connections: 9, Leaders: []string{"a", "b", "a", "c", "b"}}.routes
+	if got, want := fmt.Sprint(led()), "[{a [0 2]} {b [1 4]} {c [3]}]"; got != want {
+		t.Errorf("by leader: %s, want %s", got, want)
+	}
+	turns := RawProduce{Addr: "x", Connections: 2, Partitions: 3}.routes
+	if got, want := fmt.Sprint(turns()), "[{x [0 2]} {x [1]}]"; got != want {
+		t.Errorf("by turns: %s, want %s", got, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +26,10 @@ func DialTCP(ctx context.Context, addr string) (net.Conn, error) {
 
 // RawProduce sends prepared batches.
 type RawProduce struct {
-	Addr        string
+	Addr string
+	// Leaders, when not nil, has the address of each partition's leader: one connection goes to each
+	// of them, with the partitions it leads, and Addr and Connections do not count.
+	Leaders     []string
 	Topic       string
 	Partitions  int // 0…Partitions-1, by turns; connection c serves those with p % Connections == c
 	Connections int // 0: one
@@ -73,7 +77,8 @@ func perS(n int64, d time.Duration) float64 {
 
 // Run produces until the window closes, an error or the end of ctx.
 func (r RawProduce) Run(ctx context.Context, w *Window) (Stats, error) {
-	r.Connections = max(1, min(r.Connections, r.Partitions))
+	routes := r.routes()
+	r.Connections = len(routes)
 	if r.Dial == nil {
 		r.Dial = DialTCP
 	}
@@ -87,10 +92,10 @@ func (r RawProduce) Run(ctx context.Context, w *Window) (Stats, error) {
 	outcomes := make([]outcome, r.Connections)
 	var wg sync.WaitGroup
 	for c := range r.Connections {
-		outcomes[c] = outcome{x: newProduceExchange(&r, c), lat: NewHistogram()}
+		outcomes[c] = outcome{x: newProduceExchange(&r, routes[c].partitions), lat: NewHistogram()}
 		wg.Go(func() {
 			o := &outcomes[c]
-			if o.err = r.connection(ctx, w, o.x, o.lat); o.err != nil {
+			if o.err = r.connection(ctx, w, routes[c].addr, o.x, o.lat); o.err != nil {
 				cancel()
 			}
 		})
@@ -108,6 +113,35 @@ func (r RawProduce) Run(ctx context.Context, w *Window) (Stats, error) {
 	return st, firstCause(errs)
 }
 
+// route is one connection: where to, and for which partitions.
+type route struct {
+	addr       string
+	partitions []int32
+}
+
+func (r RawProduce) routes() []route {
+	if r.Leaders == nil {
+		all := make([]route, max(1, min(r.Connections, r.Partitions)))
+		for p := range r.Partitions {
+			c := &all[p%len(all)]
+			c.partitions = append(c.partitions, int32(p))
+		}
+		for c := range all {
+			all[c].addr = r.Addr
+		}
+		return all
+	}
+	var all []route
+	for p, addr := range r.Leaders {
+		c := slices.IndexFunc(all, func(o route) bool { return o.addr == addr })
+		if c < 0 {
+			c, all = len(all), append(all, route{addr: addr})
+		}
+		all[c].partitions = append(all[c].partitions, int32(p))
+	}
+	return all
+}
+
 // firstCause is the error that made the others stop.
 func firstCause(errs []error) error {
 	var first error
@@ -119,8 +153,8 @@ func firstCause(errs []error) error {
 	return first
 }
 
-func (r *RawProduce) connection(ctx context.Context, w *Window, x *produceExchange, lat *hdrhistogram.Histogram) error {
-	conn, err := r.Dial(ctx, r.Addr)
+func (r *RawProduce) connection(ctx context.Context, w *Window, addr string, x *produceExchange, lat *hdrhistogram.Histogram) error {
+	conn, err := r.Dial(ctx, addr)
 	if err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
@@ -174,11 +208,8 @@ type produceExchange struct {
 	gaps  int64
 }
 
-func newProduceExchange(r *RawProduce, conn int) *produceExchange {
-	x := &produceExchange{r: r, next: map[int32]int64{}}
-	for p := conn; p < r.Partitions; p += r.Connections {
-		x.partitions = append(x.partitions, int32(p))
-	}
+func newProduceExchange(r *RawProduce, partitions []int32) *produceExchange {
+	x := &produceExchange{r: r, partitions: partitions, next: map[int32]int64{}}
 	x.frames = ProduceFrames(r.Topic, r.Acks, r.Batches)
 	for i := range r.Batches {
 		x.records += r.Batches[i].Records

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,5 +74,33 @@ func TestCountersThatCannotBeReadAreAnError(t *testing.T) {
 	answer = http.StatusInternalServerError
 	if _, err := s.Take(t.Context()); err == nil {
 		t.Error("a broken admin listener went unnoticed")
+	}
+}
+
+func TestASumOfSnapshotsMissesNoBrokersPart(t *testing.T) {
+	one := func(n int64) Snapshot {
+		c := &Counters{Syscalls: map[string]int64{"read": n, "own" + strconv.Itoa(int(n)): 1}, ToUser: n, ToKernel: n, InKernel: n, Delivered: n}
+		c.Status.LogEndOffsets = n
+		return Snapshot{CPU: time.Duration(n), RSS: n, RSSAnon: n, Switches: n, Read: n, Written: n, Broker: c}
+	}
+	sum, first := one(1), one(1)
+	kept := sum.Broker
+	sum.add(one(2))
+	sum.add(one(4))
+	b := sum.Broker
+	for name, got := range map[string]int64{
+		"CPU": int64(sum.CPU), "RSS": sum.RSS, "RSSAnon": sum.RSSAnon, "Switches": sum.Switches, "Read": sum.Read, "Written": sum.Written, "ToUser": b.ToUser,
+		"ToKernel": b.ToKernel, "InKernel": b.InKernel, "Delivered": b.Delivered, "LogEndOffsets": b.Status.LogEndOffsets, "read calls": b.Syscalls["read"],
+	} {
+		if got != 7 {
+			t.Errorf("%s: %d, want 7", name, got)
+		}
+	}
+	if b.Calls() != 10 || kept.Calls() != first.Broker.Calls() {
+		t.Errorf("%d calls, want 10; and the first snapshot's own became %d", b.Calls(), kept.Calls())
+	}
+	sum.add(Snapshot{})
+	if sum.Broker != nil {
+		t.Error("a sum without one broker's counters is taken for the sum of all")
 	}
 }

@@ -30,9 +30,9 @@ type Broker struct {
 	Admin string // host:port of the admin listener
 }
 
-// OwnSettings are those that Start gives every broker: a data directory that no
-// other uses, and free ports.
-var OwnSettings = []string{"listeners", "lab.admin.listener", "log.dirs", "log.dir"}
+// OwnSettings are those that Start and StartCluster give every broker: a data directory that no
+// other uses, free ports, and its place in a cluster.
+var OwnSettings = []string{"listeners", "lab.admin.listener", "log.dirs", "log.dir", "zookeeper.connect", "broker.id"}
 
 // stopGrace is how long a clean shutdown may take.
 const stopGrace = 30 * time.Second

@@ -32,11 +32,13 @@ type bed struct {
 	r      *Result
 	dir    string
 	cgroup *sut.Cgroup
-	broker *sut.Broker
-	topic  string
-	remote string // the bootstrap address of a broker that is not ours; empty: broker's
+	// broker serves the cell. In a cluster it is the first of cluster.Brokers, which all serve.
+	broker  *sut.Broker
+	cluster *sut.Cluster // nil: a cluster of one
+	topic   string
+	remote  string // the bootstrap address of a broker that is not ours; empty: broker's
 
-	sampler   *sample.Sampler
+	sampler   sample.Group
 	from, to  sample.Snapshot
 	sampleErr error
 	clientCPU time.Duration // of this process inside the window
@@ -62,10 +64,7 @@ func makeBed(ctx context.Context, c *Cell, r *Result, defaults map[string]string
 			return b, err
 		}
 	}
-	c.Progress("starting the broker")
-	var err error
-	b.broker, err = sut.StartBroker(ctx, sut.BrokerSpec{Binary: c.Binary, Dir: b.dir, Overrides: b.overrides(defaults), Cgroup: b.cgroup})
-	if err != nil {
+	if err := b.start(ctx, defaults); err != nil {
 		return b, err
 	}
 	if b.p.Partitions > 0 {
@@ -74,6 +73,17 @@ func makeBed(ctx context.Context, c *Cell, r *Result, defaults map[string]string
 		}
 	}
 	return b, b.touchMemory()
+}
+
+// start starts the broker, or all of the cluster.
+func (b *bed) start(ctx context.Context, defaults map[string]string) (err error) {
+	if b.p.Brokers > 1 {
+		b.c.Progress("starting the cluster")
+		return b.startCluster(ctx, defaults)
+	}
+	b.c.Progress("starting the broker")
+	b.broker, err = sut.StartBroker(ctx, sut.BrokerSpec{Binary: b.c.Binary, Dir: b.dir, Overrides: b.overrides(defaults), Cgroup: b.cgroup})
+	return err
 }
 
 // touchMemory sees that the cell's page cache comes from memory the host has given.
@@ -112,7 +122,9 @@ func (b *bed) overrides(defaults map[string]string) map[string]string {
 // close stops the broker without asking it to flush, and removes what it wrote:
 // what is still dirty then never goes to the disk and does not disturb the next cell.
 func (b *bed) close() {
-	if b.broker != nil && b.broker.Process() != nil {
+	if b.cluster != nil {
+		b.cluster.Kill()
+	} else if b.broker != nil && b.broker.Process() != nil {
 		b.broker.Kill()
 	}
 	if err := os.RemoveAll(b.dir); err != nil {
@@ -129,7 +141,7 @@ func (b *bed) warn(format string, args ...any) {
 	b.r.Warnings = append(b.r.Warnings, fmt.Sprintf(format, args...))
 }
 
-// addr is where clients connect.
+// addr is where clients connect; in a cluster, where one of its brokers is.
 func (b *bed) addr() string {
 	if b.remote != "" {
 		return b.remote
@@ -146,6 +158,9 @@ func (b *bed) admin() (*kadm.Client, error) {
 }
 
 func (b *bed) createTopic(ctx context.Context, name string, partitions int) error {
+	if b.cluster != nil {
+		return b.createReplicated(ctx, name, b.spread(partitions))
+	}
 	adm, err := b.admin()
 	if err != nil {
 		return err
@@ -183,7 +198,7 @@ func (b *bed) window(ctx context.Context) *load.Window {
 	if b.remote != "" {
 		b.sampleErr = errNotOurs
 	} else {
-		b.sampler, b.sampleErr = sample.New(b.broker.Process().PID(), b.broker.Admin)
+		b.sampler, b.sampleErr = b.samplers()
 	}
 	var clientFrom time.Duration
 	return &load.Window{
@@ -192,6 +207,27 @@ func (b *bed) window(ctx context.Context) *load.Window {
 		OnClose: func() { b.clientCPU = sample.OwnCPU() - clientFrom; b.take(ctx, &b.to) },
 		OnTick:  b.tick,
 	}
+}
+
+// brokers are all that serve the cell.
+func (b *bed) brokers() []*sut.Broker {
+	if b.cluster != nil {
+		return b.cluster.Brokers
+	}
+	return []*sut.Broker{b.broker}
+}
+
+// samplers look at every broker's process as it is now. The embedded ZooKeeper's is left out.
+func (b *bed) samplers() (sample.Group, error) {
+	var all sample.Group
+	for _, broker := range b.brokers() {
+		s, err := sample.New(broker.Process().PID(), broker.Admin)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
 }
 
 func (b *bed) take(ctx context.Context, snap *sample.Snapshot) {

@@ -209,7 +209,7 @@ func (c Ceiling) kgoAgainstSink() pair {
 			defer server.Stop()
 			p := &cell.Workload
 			w := &load.Window{Warmup: p.Warmup, Measure: p.Measure}
-			st, err := p.kgoProduce(server.Addr, topic, seed, nil).Run(ctx, w)
+			st, err := p.kgoProduce([]string{server.Addr}, topic, seed, nil).Run(ctx, w)
 			return measured{value: st.RecordsPerS()}, err
 		},
 	}

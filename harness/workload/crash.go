@@ -129,7 +129,7 @@ func (b *bed) produceUntilKilled(ctx context.Context, batches []load.Batch, book
 		onOpen()
 		timer = time.AfterFunc(after, func() {
 			var l last
-			if b.sampler != nil {
+			if len(b.sampler) > 0 {
 				l.snap, l.err = b.sampler.Take(ctx) // while there is still someone to ask
 			}
 			b.broker.Kill()

@@ -170,7 +170,7 @@ func (b *bed) kgoEndToEnd(ctx context.Context, w *load.Window) (load.Stats, *hdr
 		}.Run(consumerCtx, cw)
 	}()
 	<-ready
-	producer := p.kgoProduce(b.addr(), b.topic, b.c.Seed, nil)
+	producer := p.kgoProduce(b.addrs(), b.topic, b.c.Seed, nil)
 	producer.Stamp = true
 	st, err := producer.Run(ctx, w)
 	grace := time.NewTimer(deliveryGrace)

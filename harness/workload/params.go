@@ -105,6 +105,11 @@ type Params struct {
 	IO         string // io: buffered, direct (device)
 	ChunkBytes int    // chunk_bytes (device)
 
+	// Brokers is the size of the cluster, which is a spec's [cluster] brokers and no workload key; above 1, the
+	// brokers coordinate through the embedded ZooKeeper, broker N stands in rack N, and the topic's leaders are spread over them.
+	Brokers           int
+	ReplicationFactor int // replication_factor: copies of each partition; as a key it replaces [cluster] replication_factor
+
 	// Limits off saves the time of measuring the machine's limit next to the cell. limits: true, false
 	NoLimits bool
 }
@@ -114,6 +119,7 @@ func DefaultParams() Params {
 	return Params{
 		Partitions: 1, RecordBytes: 100, BatchBytes: 64 << 10, Entropy: 8, Acks: "1", Codec: "none",
 		Inflight: 2, FetchBytes: 1 << 20, DataBytes: 256 << 20, Warmup: 500 * time.Millisecond, Measure: 2 * time.Second,
+		Brokers: 1, ReplicationFactor: 1,
 		CacheState: Warm, Regime: RegimeCache, Access: "sequential", Direction: "read", IO: "buffered", ChunkBytes: 1 << 20,
 	}
 }
@@ -149,6 +155,8 @@ var setters = map[string]func(p *Params, v string) error{
 	"io":               func(p *Params, v string) error { return oneOf(&p.IO, v, "buffered", "direct") },
 	"chunk_bytes":      func(p *Params, v string) error { return setInt(&p.ChunkBytes, v, 512, 64<<20) },
 	"limits":           setLimits,
+
+	"replication_factor": func(p *Params, v string) error { return setInt(&p.ReplicationFactor, v, 1, BrokersMax) },
 }
 
 // Keys lists the keys that Set knows, ascending.
@@ -176,11 +184,26 @@ func (p *Params) Check() error {
 		return fmt.Errorf("workload: kind %s needs partitions >= 1, not %d", p.Kind, p.Partitions)
 	case p.Kind == EndToEnd && p.RecordsPerS <= 0:
 		return fmt.Errorf("workload: kind %s needs records_per_s: without a rate the queue is what is measured", p.Kind)
+	case p.Brokers < 1 || p.Brokers > BrokersMax:
+		return fmt.Errorf("workload: a cluster of %d brokers: must be from 1 to %d", p.Brokers, BrokersMax)
+	case p.ReplicationFactor > p.Brokers:
+		return fmt.Errorf("workload: replication_factor %d: the cluster has %d brokers", p.ReplicationFactor, p.Brokers)
+	case p.Brokers > 1 && !slices.Contains(clusterKinds, p.Kind):
+		return fmt.Errorf("workload: kind %s runs on a cluster of one, not of %d brokers; on a cluster run %v", p.Kind, p.Brokers, clusterKinds)
 	case p.UnflushedBytes > p.DataBytes:
 		return fmt.Errorf("workload: unflushed_bytes %d > data_bytes %d", p.UnflushedBytes, p.DataBytes)
 	}
 	return nil
 }
+
+// BrokersMax bounds a cell's cluster: each broker is a process on this machine.
+const BrokersMax = 20
+
+// clusterKinds are those that know of more than one broker.
+var clusterKinds = []Kind{Produce}
+
+// copies is how many times each byte is written.
+func (p *Params) copies() int { return max(1, p.ReplicationFactor) }
 
 func kinds() []string {
 	return []string{string(Produce), string(Consume), string(EndToEnd), string(Compression), string(Device), string(Growth), string(Loss), string(Recovery), string(Idle)}

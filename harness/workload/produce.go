@@ -38,7 +38,9 @@ func runProduce(ctx context.Context, c *Cell, r *Result) error {
 		} else if !settled {
 			b.warn("the disk did not come to rest before the measurement")
 		}
-		defer sut.DropClean(b.broker.DataDir())()
+		for _, broker := range b.brokers() {
+			defer sut.DropClean(broker.DataDir())()
+		}
 	}
 	st, err := b.produce(ctx, w, load.DialTCP)
 	if err != nil {
@@ -95,7 +97,7 @@ func makeRoom(c *Cell, r *Result) (int64, error) {
 	if bytes < p.DataBytes/4 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("other dirty data leaves room for %d MB before writeback begins, asked for %d MB", bytes>>20, p.DataBytes>>20))
 	}
-	return max(bytes, 1<<20), nil
+	return max(bytes/int64(p.copies()), 1<<20), nil // every copy is dirty on this machine
 }
 
 // segmentSettings preallocates in the cache regime, all of it in one segment where that is possible.
@@ -123,22 +125,26 @@ func bound(w *load.Window, p *Params, room int64) (err error) {
 func (b *bed) produce(ctx context.Context, w *load.Window, dial load.Dial) (load.Stats, error) {
 	p := b.p
 	if p.Driver == "kgo" {
-		return p.kgoProduce(b.addr(), b.topic, b.c.Seed, dial).Run(ctx, w)
+		return p.kgoProduce(b.addrs(), b.topic, b.c.Seed, dial).Run(ctx, w)
 	}
 	batches, err := p.spec(b.c.Seed).Prepare(p.variants())
 	if err != nil {
 		return load.Stats{}, err
 	}
+	leaders, err := b.leaders(ctx)
+	if err != nil {
+		return load.Stats{}, err
+	}
 	return load.RawProduce{
-		Addr: b.addr(), Topic: b.topic, Partitions: p.Partitions, Acks: p.acks(), Batches: batches, Depth: p.Inflight,
+		Addr: b.addr(), Leaders: leaders, Topic: b.topic, Partitions: p.Partitions, Acks: p.acks(), Batches: batches, Depth: p.Inflight,
 		RecordsPerS: p.RecordsPerS, Dial: dial,
 	}.Run(ctx, w)
 }
 
 // kgoProduce is the cell's franz-go producer.
-func (p *Params) kgoProduce(addr, topic string, seed uint64, dial load.Dial) load.KgoProduce {
+func (p *Params) kgoProduce(addrs []string, topic string, seed uint64, dial load.Dial) load.KgoProduce {
 	return load.KgoProduce{
-		Addrs: []string{addr}, Topic: topic, Acks: p.acks(), Codec: p.Codec, Linger: p.Linger,
+		Addrs: addrs, Topic: topic, Acks: p.acks(), Codec: p.Codec, Linger: p.Linger,
 		BatchBytes: p.BatchBytes, BatchRecords: p.BatchRecords, RecordBytes: p.RecordBytes, Entropy: p.Entropy,
 		RecordsPerS: p.RecordsPerS, Inflight: p.Inflight, Seed: seed, Dial: dial,
 	}
@@ -185,7 +191,8 @@ func (b *bed) countAtBroker(st load.Stats) {
 		b.warn("acks=0: rates are of what was sent, not of what arrived")
 		return
 	}
-	arrived := float64(to.Status.LogEndOffsets-from.Status.LogEndOffsets) / b.to.At.Sub(b.from.At).Seconds()
+	// Every copy's log counts: the mean of the copies grew by so much.
+	arrived := float64(to.Status.LogEndOffsets-from.Status.LogEndOffsets) / float64(b.p.copies()) / b.to.At.Sub(b.from.At).Seconds()
 	share := arrived / b.r.Metrics["records/s"]
 	for _, rate := range []string{"records/s", "bytes/s", "requests/s"} {
 		b.r.Metrics[rate] *= share
@@ -201,15 +208,19 @@ func (b *bed) noteWriteback() {
 	if from, to := b.from.Broker, b.to.Broker; from != nil && to != nil && to.Syncs() > from.Syncs() {
 		return
 	}
-	st, ok := sut.Cached(b.broker.DataDir())
-	if !ok {
-		b.warn("this kernel cannot tell whether writeback took part")
-		return
+	var clean, size int64
+	for _, broker := range b.brokers() {
+		st, ok := sut.Cached(broker.DataDir())
+		if !ok {
+			b.warn("this kernel cannot tell whether writeback took part")
+			return
+		}
+		clean, size = clean+st.Size-st.Dirty, size+st.Size
 	}
 	// Metadata files are small and synced; a log that is nearly all dirty was left alone.
-	if clean := st.Size - st.Dirty; clean > st.Size/10+(1<<20) {
+	if clean > size/10+int64(len(b.brokers()))<<20 {
 		b.r.Throttled = true
-		b.warn("writeback took part: %d MB of %d MB were no longer dirty at the end", clean>>20, st.Size>>20)
+		b.warn("writeback took part: %d MB of %d MB were no longer dirty at the end", clean>>20, size>>20)
 	}
 }
 
@@ -244,7 +255,8 @@ func addWriteLimit(ctx context.Context, c *Cell, r *Result, room int64) error {
 	if err != nil {
 		return err
 	}
-	r.Limits["bytes/s"], r.Metrics["bare-loop-cpu-sec/GB"] = st.BytesPerS(), st.CPUPerGB()
+	// The loop writes one copy. A machine that writes several does no more than a share of that.
+	r.Limits["bytes/s"], r.Metrics["bare-loop-cpu-sec/GB"] = st.BytesPerS()/float64(p.copies()), st.CPUPerGB()
 	return nil
 }
 

@@ -51,6 +51,12 @@ func quick(t *testing.T, kind Kind, changes ...string) Cell {
 	return c
 }
 
+// onCluster runs a cell on three brokers.
+func onCluster(c Cell) Cell {
+	c.Workload.Brokers = 3
+	return c
+}
+
 func run(t *testing.T, c Cell) Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -77,6 +83,7 @@ func TestEveryKindGivesTheMetricsItPromises(t *testing.T) {
 		"produce raw":        quick(t, Produce),
 		"produce kgo":        quick(t, Produce, "driver=kgo"),
 		"produce acks=0":     quick(t, Produce, "acks=0"),
+		"produce, cluster":   onCluster(quick(t, Produce, "acks=all", "partitions=4", "replication_factor=3", "min.insync.replicas=3")),
 		"produce at a rate":  quick(t, Produce, "records_per_s=20000", "batch_records=10"),
 		"consume warm":       quick(t, Consume),
 		"consume cold":       quick(t, Consume, "cache_state=cold"),

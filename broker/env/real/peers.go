@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-log/tidemark/broker/env"
+	"github.com/tidemark-log/tidemark/storage/vfs/syscount"
 )
 
 // peers sends requests to other brokers. Each connection carries one request at
@@ -23,6 +24,8 @@ type peers struct {
 	mu   sync.Mutex
 	idle map[string][]*peerConn // by address; the last used is the last
 	busy map[string]int         // by address
+
+	counters *syscount.Counters // may be nil
 }
 
 const (
@@ -67,7 +70,7 @@ func (p *peers) ask(addr string, req kmsg.Request, timeout time.Duration) (kmsg.
 		// The peer may have closed it while it was idle, or been restarted. What is sent
 		// between brokers may be carried out twice, so another connection may try.
 		c.conn.Close()
-		if c, err = dialPeer(addr, deadline); err == nil {
+		if c, err = p.dial(addr, deadline); err == nil {
 			resp, err = c.ask(req, deadline)
 		}
 	}
@@ -94,7 +97,7 @@ func (p *peers) take(addr string, deadline time.Time) (c *peerConn, reused bool,
 	if c != nil {
 		return c, true, nil
 	}
-	if c, err = dialPeer(addr, deadline); err != nil {
+	if c, err = p.dial(addr, deadline); err != nil {
 		p.give(addr, nil, false)
 	}
 	return c, false, err
@@ -114,12 +117,32 @@ func (p *peers) give(addr string, c *peerConn, good bool) {
 	}
 }
 
-func dialPeer(addr string, deadline time.Time) (*peerConn, error) {
+func (p *peers) dial(addr string, deadline time.Time) (*peerConn, error) {
 	conn, err := net.DialTimeout("tcp", addr, min(dialTimeout, time.Until(deadline)))
 	if err != nil {
 		return nil, err
 	}
-	return &peerConn{conn: conn}, nil
+	return &peerConn{conn: countedConn{conn, p.counters}}, nil
+}
+
+// countedConn counts what crosses a connection to another broker: a replica's bytes are copied too.
+type countedConn struct {
+	net.Conn
+	counters *syscount.Counters
+}
+
+func (c countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.counters.Call(syscount.Read, 1)
+	c.counters.ToUser(int64(n))
+	return n, err
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.counters.Call(syscount.Write, 1)
+	c.counters.ToKernel(int64(n))
+	return n, err
 }
 
 // ask sends one request and reads its answer.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage/vfs"
+	"github.com/tidemark-log/tidemark/storage/vfs/syscount"
 )
 
 const (
@@ -45,6 +46,9 @@ var _ env.Env = (*Env)(nil)
 func New(disk vfs.FS, log *slog.Logger) *Env {
 	return &Env{start: time.Now(), disk: disk, log: log}
 }
+
+// CountPeers counts what is exchanged with other brokers. It is called before the first Send.
+func (e *Env) CountPeers(c *syscount.Counters) { e.peers.counters = c }
 
 // Now is monotonic time since New.
 func (e *Env) Now() time.Duration { return time.Since(e.start) }
