@@ -293,15 +293,34 @@ func (m *member) took(epoch int64) incarnation {
 	return incarnation{epoch, m.clean, 0}
 }
 
-// marked is the broker epoch that all directories prove to have been shut down cleanly; -1: none.
+// marked is the broker epoch of which all directories prove that they hold everything: it was
+// shut down cleanly, or its process was killed on a machine that has run on since; -1: none.
 func (b *Broker) marked() int64 {
-	epoch := b.dirs[0].store.CleanEpoch()
+	proven := func(d *logDir) int64 {
+		if epoch := d.store.CleanEpoch(); epoch >= 0 {
+			return epoch
+		}
+		if d.unopened.Load() {
+			return -1
+		}
+		return d.store.SurvivedEpoch(b.env.BootID())
+	}
+	epoch := proven(b.dirs[0])
 	for _, d := range b.dirs {
-		if d.store.CleanEpoch() != epoch {
+		if proven(d) != epoch {
 			return -1
 		}
 	}
 	return epoch
+}
+
+// noteRunning leaves on each disk what proves, after a kill, that nothing was lost.
+func (b *Broker) noteRunning(epoch int64) {
+	for _, d := range b.dirs {
+		if err := d.store.NoteRunning(epoch, b.env.BootID()); err != nil {
+			b.report(env.Warn, "log directory %s: %v: a kill of this process will count as a power cut", d.path, err)
+		}
+	}
 }
 
 // register makes the ephemeral node that says that the broker is there.
@@ -365,6 +384,7 @@ func (s *session) registered(epoch int64) {
 		return
 	}
 	s.m.registered.Store(epoch)
+	s.m.b.noteRunning(epoch)
 	s.m.b.report(env.Info, "broker %d is registered with broker epoch %d", s.m.b.static.BrokerID, epoch)
 	s.m.started(nil)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,7 @@ func (c *cluster) start(id int32, disk *vfs.Sim) *clusterNode {
 		n.disk = vfs.NewSim(nil)
 	}
 	n.env = brokertest.NewIn(c.loop, n.disk, uint64(id)+uint64(c.loop.Now()))
+	n.env.Boot = fmt.Sprint("boot ", n.disk.Boots())
 	n.env.SendTo = func(to env.Peer, req kmsg.Request, timeout time.Duration, done func(kmsg.Response, error)) {
 		c.send(n, to.ID, req, timeout, done)
 	}
@@ -500,6 +502,57 @@ func TestBrokersThatStartTogetherKnowEachOther(t *testing.T) {
 			r := c.ask(id+1, kmsg.NewPtrMetadataRequest(), 9, time.Second).(*kmsg.MetadataResponse)
 			if len(r.Brokers) != 3 {
 				t.Errorf("seed %d: broker %d knows %d brokers of 3", seed, id+1, len(r.Brokers))
+			}
+		}
+	}
+}
+
+// A process that is killed on a machine that runs on has lost nothing: it keeps its place
+// in the ELR. One whose machine lost its power has to get everything again.
+func TestAKillLosesNoPlaceInTheELRAndAPowerCutDoes(t *testing.T) {
+	for _, power := range []bool{false, true} {
+		c := newCluster(t, 3, "min.insync.replicas=2")
+		c.create("t", 1, 3)
+		c.wantISR("t", 0, 3)
+		for i := range 10 {
+			if code := c.produce("t", 0, -1, fmt.Sprint(i)); code != 0 {
+				t.Fatalf("produce: code %d", code)
+			}
+		}
+		leader := c.partition("t", 0).Leader
+		for id := range int32(3) {
+			c.kill(id + 1)
+		}
+		if power {
+			c.nodes[leader].disk.Crash(c.rng)
+		}
+		c.advance(15 * time.Second)
+		elr := func() []int32 {
+			data, _, err := c.model.Tree().Get(coord.PartitionStatePath("t", 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			state, err := coord.DecodePartitionState(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return append(state.ISR, state.ELR...)
+		}
+		c.start(leader, c.nodes[leader].disk)
+		c.advance(15 * time.Second)
+		if kept := slices.Contains(elr(), leader); kept == power {
+			t.Errorf("power cut %v: broker %d is eligible: %v, of %v\n%s", power, leader, kept, elr(), c.reports())
+		}
+		for id := range int32(3) {
+			if id+1 != leader {
+				c.start(id+1, c.nodes[id+1].disk)
+			}
+		}
+		c.advance(15 * time.Second)
+		c.wantISR("t", 0, 3)
+		for id, n := range c.nodes {
+			if s := n.broker.Status().Partitions; len(s) != 1 || s[0].LogEndOffset != 10 {
+				t.Errorf("power cut %v: broker %d: %+v", power, id, s)
 			}
 		}
 	}

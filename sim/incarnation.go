@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -53,6 +54,9 @@ func (i *incarnation) Now() time.Duration { return i.elapsed(i.w.now - i.born) }
 func (i *incarnation) Wall() time.Time    { return i.wall() }
 func (i *incarnation) Rand() env.Rand     { return i.w.rng }
 func (i *incarnation) Disk() vfs.FS       { return i.disk }
+
+// BootID is another one after each power cut, and on another disk.
+func (i *incarnation) BootID() string { return strconv.Itoa(i.node.disk.Boots()) }
 
 func (i *incarnation) After(d time.Duration, f func()) (stop func() bool) {
 	e := i.w.after(&i.process, i.toReal(d), f)

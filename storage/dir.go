@@ -258,7 +258,11 @@ func (d *Dir) Path() string { return d.path }
 func (d *Dir) Warnings() []string { return d.warnings }
 
 // Fail takes the directory offline: a write or sync failed, so what its files hold is unknown.
-func (d *Dir) Fail(err error) { d.offline.CompareAndSwap(nil, &err) }
+func (d *Dir) Fail(err error) {
+	if d.offline.CompareAndSwap(nil, &err) {
+		d.disown()
+	}
+}
 
 // Offline is why the directory is not written any more, or nil.
 func (d *Dir) Offline() error {

@@ -26,6 +26,8 @@ var Start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 type Env struct {
 	// HoldSyncs lets every Sync wait until FinishSync.
 	HoldSyncs bool
+	// Boot is the machine's boot id; "": it has none.
+	Boot string
 	// Reports are the lines reported, oldest first.
 	Reports []string
 
@@ -84,6 +86,9 @@ func (e *Env) JumpWall(d time.Duration) { e.skew += d }
 
 // Rand is the same sequence in every run with one seed.
 func (e *Env) Rand() env.Rand { return e.random }
+
+// BootID is Boot.
+func (e *Env) BootID() string { return e.Boot }
 
 // Disk is the file system given to New.
 func (e *Env) Disk() vfs.FS { return e.disk }

@@ -25,6 +25,8 @@ type Env interface {
 	After(d time.Duration, f func()) (stop func() bool)
 	// Rand is for ids and jitter. It may be used from any goroutine.
 	Rand() Rand
+	// BootID names the machine's present boot: it is another one after a power cut. "": not known.
+	BootID() string
 	Disk() vfs.FS
 	// Sync makes s durable and says how it went: an event, it takes time and may
 	// fail. No lock is held while it is pending.

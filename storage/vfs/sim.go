@@ -28,6 +28,7 @@ type Sim struct {
 	now         func() time.Time
 	root        *inode
 	incarnation int // of the process; handles of earlier ones are dead
+	boots       int // power cuts so far
 	locks       map[string]bool
 
 	// What a crash may take back. Bounded by what was changed since the last

@@ -31,6 +31,13 @@ func (s *Sim) kill() {
 	clear(s.locks)
 }
 
+// Boots counts the power cuts: a machine's boot id.
+func (s *Sim) Boots() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.boots
+}
+
 // Crash cuts the power. What was synced stays. Of each sector written since, one
 // of its versions since then stays, so a batch can be torn and a later write can
 // survive an earlier one. Of the changes of names either the oldest few stay, as
@@ -41,6 +48,7 @@ func (s *Sim) Crash(rng *rand.Rand) Lost {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var lost Lost
+	s.boots++
 	s.kill()
 	s.crashNames(rng, &lost)
 	for _, ino := range s.volatileFiles {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -68,6 +70,17 @@ type processRand struct{}
 
 func (processRand) Uint64() uint64       { return rand.Uint64() }
 func (processRand) Int64N(n int64) int64 { return rand.Int64N(n) }
+
+// BootID is the kernel's, where it tells.
+func (e *Env) BootID() string { return bootID() }
+
+var bootID = sync.OnceValue(func() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+})
 
 // Disk is the file system given to New.
 func (e *Env) Disk() vfs.FS { return e.disk }
