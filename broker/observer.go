@@ -21,6 +21,8 @@ type Observer interface {
 	// LogChanged: the log was truncated, its start moved, or more of it became durable.
 	// No bytes came.
 	LogChanged(topic string, partition int32, at LogBounds)
+	// LogTruncates: everything at offset and above is about to go. Until LogChanged a crash may leave it or not.
+	LogTruncates(topic string, partition int32, to int64)
 	// LogRemoved: this broker holds no replica any more.
 	LogRemoved(topic string, partition int32)
 
@@ -86,12 +88,14 @@ func (l *observedLog) EndFlush(f *storage.Flush, err error) {
 }
 
 func (l *observedLog) Truncate(offset int64) error {
+	l.o.LogTruncates(l.topic, l.partition, offset)
 	err := l.Log.Truncate(offset)
 	l.changed()
 	return err
 }
 
 func (l *observedLog) TruncateFullyAndStartAt(offset int64) error {
+	l.o.LogTruncates(l.topic, l.partition, 0)
 	err := l.Log.TruncateFullyAndStartAt(offset)
 	l.changed()
 	return err

@@ -35,6 +35,9 @@ func (w *watching) LogAppended(topic string, p int32, batches []byte, replica bo
 func (w *watching) LogChanged(topic string, p int32, at broker.LogBounds) {
 	w.note("changed %s-%d %d-%d flushed %d", topic, p, at.LogStartOffset, at.LogEndOffset, at.FlushedOffset)
 }
+func (w *watching) LogTruncates(topic string, p int32, to int64) {
+	w.note("truncates %s-%d to %d", topic, p, to)
+}
 func (w *watching) LogRemoved(topic string, p int32) { w.note("removed %s-%d", topic, p) }
 func (w *watching) HighWatermark(topic string, p int32, to int64, counting []int32) {
 	w.note("high watermark %s-%d %d %v", topic, p, to, counting)

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/tidemark-log/tidemark/broker"
 )
 
@@ -16,6 +18,9 @@ type base struct {
 	planted planted
 	net     *network      // nil: every message arrives
 	slow    time.Duration // longest that an answer waits to be sent: a slow reader
+
+	// answered sees each answer that a broker gives to a request; nil: nobody does.
+	answered func(from *incarnation, req kmsg.Request, a *broker.Answer)
 
 	conns    []*conn
 	lastConn broker.ConnID

@@ -39,6 +39,8 @@ type incarnation struct {
 	syncs    int  // under way
 	down     bool // a log directory went offline
 	injected bool // an operation was made to fail
+
+	sessions []*coord.ModelClient // with the coordination service, oldest first
 }
 
 // failure is an operation that will be answered with an error.

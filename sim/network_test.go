@@ -9,7 +9,7 @@ import (
 
 // wired is a world of nothing but a network of three ends.
 func wired() (b *base, log *[]string) {
-	w := newBase(1, clusterProbeNames, nil)
+	w := newBase(1, clusterProbes(), nil)
 	w.net = newNetwork(&w, 3)
 	return &w, new([]string)
 }

@@ -55,7 +55,9 @@ func (n *node) toReal(d time.Duration) time.Duration {
 	if n.drift == 0 {
 		return d
 	}
-	return time.Duration(float64(d) / (1 + n.drift))
+	// Rounded up: when it is over the node's clock must have gone d at least, or who waits
+	// for that by a timer waits for nothing again and again.
+	return time.Duration(float64(d)/(1+n.drift)) + 3
 }
 
 func (n *node) wall() time.Time { return start.Add(n.elapsed(n.w.now) + n.skew) }

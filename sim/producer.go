@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -16,6 +17,7 @@ const (
 	codeUnknownTopic        = 3
 	codeLeaderNotAvailable  = 5
 	codeNotLeader           = 6
+	codeInvalidTimestamp    = 32
 	codeTopicExists         = 36
 	codeOutOfOrderSequence  = 45
 	codeInvalidEpoch        = 47
@@ -109,16 +111,7 @@ func (p *producer) enqueue() {
 		Partition: partition, Producer: p.number, Session: -1, Sequence: -1, Number: p.parts[partition].batches,
 		Once: !p.cfg.retries,
 	}}
-	for range 1 + p.w.rng.IntN(4) {
-		p.lastValue++
-		v := value{p.w.wallMs(), make([]byte, 16+p.w.rng.IntN(300))}
-		binary.BigEndian.PutUint64(v.bytes, uint64(p.number))
-		binary.BigEndian.PutUint64(v.bytes[8:], p.lastValue)
-		for i := 16; i < len(v.bytes); i++ {
-			v.bytes[i] = byte(i) ^ byte(p.lastValue)
-		}
-		b.values = append(b.values, v)
-	}
+	b.values = newValues(p.w.rng, p.w.wallMs(), p.number, &p.lastValue)
 	p.encode(b)
 	p.w.partitions[partition].Sent(b.Batch)
 	p.queue = append(p.queue, b)
@@ -126,11 +119,34 @@ func (p *producer) enqueue() {
 
 // encode builds the batch under the producer's present session.
 func (p *producer) encode(b *outgoing) {
-	build := record.NewBuilder(p.cfg.codec)
 	if at := &p.parts[b.Partition]; at.id >= 0 {
 		b.Session, b.Sequence = at.id, at.next
 		at.next += int32(len(b.values))
-		build.ProducerID, build.ProducerEpoch, build.BaseSequence = b.Session, 0, b.Sequence
+	}
+	b.build(p.cfg.codec, 0)
+}
+
+// newValues makes one to four values that no producer makes again; last counts them.
+func newValues(rng *rand.Rand, nowMs int64, producer int, last *uint64) []value {
+	var all []value
+	for range 1 + rng.IntN(4) {
+		*last++
+		v := value{nowMs, make([]byte, 16+rng.IntN(300))}
+		binary.BigEndian.PutUint64(v.bytes, uint64(producer))
+		binary.BigEndian.PutUint64(v.bytes[8:], *last)
+		for i := 16; i < len(v.bytes); i++ {
+			v.bytes[i] = byte(i) ^ byte(*last)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// build encodes the batch under its session, if it has one.
+func (b *outgoing) build(codec record.Codec, epoch int16) {
+	build := record.NewBuilder(codec)
+	if b.Session >= 0 {
+		build.ProducerID, build.ProducerEpoch, build.BaseSequence = b.Session, epoch, b.Sequence
 	}
 	for _, v := range b.values {
 		build.Append(v.timestamp, nil, v.bytes)
@@ -219,21 +235,26 @@ func (p *producer) send(b *outgoing) {
 	if b.sends++; b.sends > 1 {
 		p.w.trace.probe("batch sent again")
 	}
-	req := kmsg.NewProduceRequest()
-	req.Acks, req.TimeoutMillis = p.cfg.acks, 1000
-	part := kmsg.NewProduceRequestTopicPartition()
-	part.Partition, part.Records = b.Partition, b.Bytes
-	topic := kmsg.NewProduceRequestTopic()
-	topic.Topic, topic.Partitions = topicName, append(topic.Partitions, part)
-	req.Topics = append(req.Topics, topic)
+	req := produceRequest(b, p.cfg.acks, 1000)
 	generation := p.w.generation
-	p.conn.ask(&req, int16(3+p.w.rng.IntN(10)), func(r kmsg.Response) {
+	p.conn.ask(req, int16(3+p.w.rng.IntN(10)), func(r kmsg.Response) {
 		resp := r.(*kmsg.ProduceResponse)
 		p.answered(b, resp.Topics[0].Partitions[0], generation == p.w.generation && generation%2 == 0)
 	})
 	if p.cfg.acks == 0 {
 		p.queue = remove(p.queue, b)
 	}
+}
+
+func produceRequest(b *outgoing, acks int16, timeoutMs int32) *kmsg.ProduceRequest {
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis = acks, timeoutMs
+	part := kmsg.NewProduceRequestTopicPartition()
+	part.Partition, part.Records = b.Partition, b.Bytes
+	topic := kmsg.NewProduceRequestTopic()
+	topic.Topic, topic.Partitions = topicName, append(topic.Partitions, part)
+	req.Topics = append(req.Topics, topic)
+	return req
 }
 
 // answered takes in the answer for one batch. sure is false when the topic was

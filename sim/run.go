@@ -2,7 +2,9 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,34 +20,77 @@ type Result struct {
 	Lives     int              `json:"lives"` // of the broker
 	Virtual   time.Duration    `json:"virtual_ns"`
 	Probes    map[string]int64 `json:"probes"`
+
+	Cluster *ClusterResult `json:"cluster,omitempty"`
+}
+
+// ClusterResult is what else is told of a run of several brokers.
+type ClusterResult struct {
+	Acked      int64 `json:"acked"` // records acknowledged under acks=all
+	AckedWeak  int64 `json:"acked_1"`
+	Faults     int64 `json:"faults"`
+	Elections  int64 `json:"elections"`
+	ISRChanges int64 `json:"isr_changes"`
+}
+
+func (r *ClusterResult) add(o *ClusterResult) {
+	r.Acked += o.Acked
+	r.AckedWeak += o.AckedWeak
+	r.Faults += o.Faults
+	r.Elections += o.Elections
+	r.ISRChanges += o.ISRChanges
 }
 
 // Options of a run.
 type Options struct {
 	Plant string            // name of a planted fault; "": none
 	Echo  func(line string) // hears every event in words; nil: nobody
+	// Brokers > 0: a cluster of so many, with a coordination service between them. 0: a broker alone.
+	Brokers int
+	// RulesOff are replication rules that its brokers do without.
+	RulesOff []string
 }
 
 // Run plays the world of one seed. A panic of the broker is a violation like any other.
 func Run(seed uint64, o Options) (r Result) {
+	if o.Brokers > 0 {
+		return runCluster(seed, o)
+	}
 	w := newWorld(seed, o.Plant, o.Echo)
 	defer func() {
-		p := recover()
-		if p != nil {
-			w.violated("panic: %v", p)
-		}
-		r = Result{
-			Seed: seed, Hash: w.trace.hash, Violation: w.violation, Config: w.cfg.String(),
-			Events: w.events, Lives: w.lives, Virtual: w.now, Probes: w.trace.probes,
-		}
-		if r.Violation != "" {
-			r.Tail = w.trace.tail()
-		}
-		if p != nil {
-			r.Tail = append(r.Tail, strings.Split(strings.TrimSpace(string(debug.Stack())), "\n")...)
-		}
+		r = w.result(recover())
+		r.Config, r.Lives = w.cfg.String(), w.lives
 	}()
 	w.run()
+	return r
+}
+
+func runCluster(seed uint64, o Options) (r Result) {
+	c := newCluster(seed, o)
+	defer func() {
+		r = c.result(recover())
+		r.Config = c.cfg.String()
+		for _, n := range c.nodes {
+			r.Lives += n.lives
+		}
+		r.Cluster = &ClusterResult{c.ghost.Acked, c.ghost.AckedWeak, c.faults, c.ghost.Elections, c.ghost.ISRChanges}
+	}()
+	c.run()
+	return r
+}
+
+// result is what any world tells; p is what its run panicked with.
+func (b *base) result(p any) Result {
+	if p != nil {
+		b.violated("panic: %v", p)
+	}
+	r := Result{Seed: b.seed, Hash: b.trace.hash, Violation: b.violation, Events: b.events, Virtual: b.now, Probes: b.trace.probes}
+	if r.Violation != "" {
+		r.Tail = b.trace.tail()
+	}
+	if p != nil {
+		r.Tail = append(r.Tail, strings.Split(strings.TrimSpace(string(debug.Stack())), "\n")...)
+	}
 	return r
 }
 
@@ -53,7 +98,7 @@ func Run(seed uint64, o Options) (r Result) {
 type Sweep struct {
 	From, To      uint64 // both included
 	Shard, Shards int    // this process runs the seeds with seed % Shards == Shard; Shards 0: all
-	Plant         string
+	Options
 	// TwiceEvery runs each n-th seed a second time and compares the hashes; 0: none.
 	TwiceEvery uint64
 	// ViolationsMax ends the sweep early; 0: never.
@@ -71,6 +116,7 @@ type Summary struct {
 	Virtual    time.Duration    `json:"virtual_ns"`
 	Violations []Result         `json:"violations"`
 	Probes     map[string]int64 `json:"probes"`
+	Cluster    ClusterResult    `json:"cluster,omitzero"`
 }
 
 // Size is how many seeds the sweep runs.
@@ -95,10 +141,10 @@ func (s *Sweep) Run() Summary {
 		if !s.mine(seed) {
 			continue
 		}
-		r := Run(seed, Options{Plant: s.Plant})
+		r := Run(seed, s.Options)
 		if s.TwiceEvery > 0 && seed%s.TwiceEvery == 0 && r.Violation == "" {
 			sum.Twice++
-			if again := Run(seed, Options{Plant: s.Plant}); again.Hash != r.Hash {
+			if again := Run(seed, s.Options); again.Hash != r.Hash {
 				r.Violation = fmt.Sprintf("the same seed gave two histories: trace hashes %016x and %016x", r.Hash, again.Hash)
 			}
 		}
@@ -115,13 +161,21 @@ func (s *Summary) add(r Result) {
 	s.Events += r.Events
 	s.Lives += r.Lives
 	s.Virtual += r.Virtual
-	for _, name := range probeNames {
+	for _, name := range slices.Sorted(maps.Keys(r.Probes)) {
 		s.Probes[name] += r.Probes[name]
+	}
+	if r.Cluster != nil {
+		s.Cluster.add(r.Cluster)
 	}
 	if r.Violation != "" {
 		s.Violations = append(s.Violations, r)
 	}
 }
 
-// ProbeNames lists the rare paths that runs count, in a fixed order.
-func ProbeNames() []string { return probeNames }
+// ProbeNames lists the rare paths that a sweep should reach, in a fixed order.
+func (o Options) ProbeNames() []string {
+	if o.Brokers > 0 {
+		return clusterProbeNames
+	}
+	return probeNames
+}

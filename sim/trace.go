@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidemark-log/tidemark/storage/vfs"
@@ -145,5 +146,19 @@ var probeNames = []string{
 
 // clusterProbeNames are the rare paths of the cluster world.
 var clusterProbeNames = []string{
-	"request timed out", "message held by a cut link",
+	"kill", "bounce", "power cut", "power cut that lost sectors", "disk swapped", "clean shutdown", "crash while starting", "crash in the middle of a write",
+	"process paused", "broker isolated", "link cut", "link cut one way", "slow link", "connection broken", "session expired by fault",
+	"coordination service away", "broker cut off from the coordination service", "clock jump", "I/O error", "log directory offline", "torn tail cut",
+	"request timed out", "message held by a cut link", "answer lost with its connection", "answer that outlived its broker", "region outlived its file's name",
+	"batch sent again", "producer gave a batch up", "not enough in-sync replicas",
+	"controller elected", "election from the ELR", "unclean election", "unclean election that lost records", "ISR down to one", "ISR empty", "ISR grew",
+	"truncation that dropped records", "lossy restart that lost committed records", "lossy replica caught up",
+	"end offset not available yet", "write while a sync was under way",
 }
+
+// clusterRareNames are counted too, and need not be reached by every sweep.
+var clusterRareNames = []string{
+	"damage reported", "segments deleted by retention", "idempotent session begun anew", "offset out of range", "consumer saw a truncation", "records expired before they were read",
+}
+
+func clusterProbes() []string { return append(slices.Clone(clusterProbeNames), clusterRareNames...) }

@@ -132,6 +132,9 @@ func (c *conn) handle(k *call, body []byte) {
 			return
 		}
 		k.answer = &a
+		if c.w.answered != nil {
+			c.w.answered(c.to, k.req, &a)
+		}
 		c.w.planted.answer(&a)
 		if c.broken && a.Fetch != nil {
 			a.Fetch.Release()

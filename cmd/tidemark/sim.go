@@ -12,6 +12,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-log/tidemark/broker/rules"
 	"github.com/tidemark-log/tidemark/internal/words"
 	"github.com/tidemark-log/tidemark/sim"
 )
@@ -41,27 +42,47 @@ func plantList() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func checkPlant(name string) error {
-	if name != "" && sim.PlantDoc(name) == "" {
-		return fmt.Errorf("--plant %s: no planted fault has that name; see tidemark sim --help", name)
+// brokersMax bounds a simulated cluster.
+const brokersMax = 7
+
+// simFlags are the flags that every run of the simulator has.
+func simFlags(cmd *cobra.Command, o *sim.Options) {
+	f := cmd.Flags()
+	f.StringVar(&o.Plant, "plant", "", "plant a known fault")
+	f.IntVar(&o.Brokers, "brokers", 0, "simulate a cluster of so many brokers; 0: one broker alone")
+	f.StringSliceVar(&o.RulesOff, "rules-off", nil, "replication rules that the brokers of a cluster do without, see lab.rules.off")
+}
+
+func checkSimOptions(o sim.Options) error {
+	switch {
+	case o.Plant != "" && sim.PlantDoc(o.Plant) == "":
+		return fmt.Errorf("--plant %s: no planted fault has that name; see tidemark sim --help", o.Plant)
+	case o.Brokers < 0 || o.Brokers > brokersMax:
+		return fmt.Errorf("--brokers %d: want 0 to %d", o.Brokers, brokersMax)
+	case o.Brokers > 0 && o.Plant != "":
+		return fmt.Errorf("--plant %s: is planted into one broker alone; leave --brokers out", o.Plant)
+	case o.Brokers == 0 && len(o.RulesOff) > 0:
+		return fmt.Errorf("--rules-off: a broker alone replicates nothing; give --brokers")
+	}
+	if _, err := rules.Parse(o.RulesOff); err != nil {
+		return fmt.Errorf("--rules-off: %w", err)
 	}
 	return nil
 }
 
 func simRunCommand() *cobra.Command {
 	var seed uint64
-	var plant string
 	var trace bool
+	o := sim.Options{}
 	cmd := &cobra.Command{
 		Use:   "run --seed N",
 		Short: "Run one seed and say what happened",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkPlant(plant); err != nil {
+			if err := checkSimOptions(o); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			o := sim.Options{Plant: plant}
 			if trace {
 				o.Echo = func(line string) { fmt.Fprintln(out, line) }
 			}
@@ -70,9 +91,12 @@ func simRunCommand() *cobra.Command {
 			fmt.Fprintf(out, "seed %d: %s\n", r.Seed, r.Config)
 			fmt.Fprintf(out, "%d events, %d lives of the broker, %v of virtual time in %v; trace hash %016x\n",
 				r.Events, r.Lives, r.Virtual.Round(time.Millisecond), time.Since(began).Round(time.Millisecond), r.Hash)
-			writeProbes(out, r.Probes)
+			if r.Cluster != nil {
+				writeCluster(out, *r.Cluster, time.Since(began))
+			}
+			writeProbes(out, r.Probes, o)
 			if r.Violation != "" {
-				writeViolation(out, r, plant)
+				writeViolation(out, r, o)
 				return fmt.Errorf("seed %d violates what the broker promises", seed)
 			}
 			fmt.Fprintln(out, "no violation")
@@ -81,7 +105,7 @@ func simRunCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.Uint64Var(&seed, "seed", 1, "which world")
-	f.StringVar(&plant, "plant", "", "plant a known fault")
+	simFlags(cmd, &o)
 	f.BoolVar(&trace, "trace", false, "print every event")
 	return cmd
 }
@@ -95,7 +119,7 @@ func simSweepCommand() *cobra.Command {
 		Short: "Run a range of seeds; exit 1 and tell the seed when one finds a violation",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkPlant(s.Plant); err != nil {
+			if err := checkSimOptions(s.Options); err != nil {
 				return err
 			}
 			var err error
@@ -115,7 +139,7 @@ func simSweepCommand() *cobra.Command {
 				enc.SetIndent("", "  ")
 				err = enc.Encode(sum)
 			} else {
-				writeSummary(cmd.OutOrStdout(), sum, time.Since(began), s.Plant)
+				writeSummary(cmd.OutOrStdout(), sum, time.Since(began), s.Options)
 			}
 			switch n := len(sum.Violations); {
 			case err != nil:
@@ -132,7 +156,7 @@ func simSweepCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&seeds, "seeds", "1-2000", "from-to, both included")
 	f.StringVar(&shard, "shard", "", "i/n: this process runs the seeds that leave i when divided by n, i from 0")
-	f.StringVar(&s.Plant, "plant", "", "plant a known fault")
+	simFlags(cmd, &s.Options)
 	f.Uint64Var(&s.TwiceEvery, "twice-every", 50, "run each n-th seed twice and compare trace hashes; 0: none")
 	f.IntVar(&s.ViolationsMax, "violations-max", 5, "stop after so many; 0: never")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -167,22 +191,32 @@ func parseShard(text string) (i, n int, err error) {
 	return i, n, nil
 }
 
-func writeSummary(w io.Writer, s sim.Summary, took time.Duration, plant string) {
+func writeSummary(w io.Writer, s sim.Summary, took time.Duration, o sim.Options) {
 	fmt.Fprintf(w, "%s (%d of them twice, with equal traces unless it says otherwise below), %d lives of a broker, %v of virtual time\n", words.Count(s.Runs, "seed"), s.Twice, s.Lives, s.Virtual.Round(time.Second))
 	fmt.Fprintf(w, "%d events in %v: %.0f events/s, %.1f seeds/s\n", s.Events, took.Round(time.Millisecond), float64(s.Events)/took.Seconds(), float64(s.Runs+s.Twice)/took.Seconds())
-	writeProbes(w, s.Probes)
+	if o.Brokers > 0 {
+		writeCluster(w, s.Cluster, took)
+	}
+	writeProbes(w, s.Probes, o)
 	for _, r := range s.Violations {
-		writeViolation(w, r, plant)
+		writeViolation(w, r, o)
 	}
 	if len(s.Violations) == 0 {
 		fmt.Fprintln(w, "no violation")
 	}
 }
 
-func writeProbes(w io.Writer, probes map[string]int64) {
+// writeCluster tells what a real second bought.
+func writeCluster(w io.Writer, c sim.ClusterResult, took time.Duration) {
+	each := func(n int64) float64 { return float64(n) / took.Seconds() }
+	fmt.Fprintf(w, "%d records acknowledged under acks=all (%.0f/s), %d under acks=1, %d faults (%.1f/s), %d elections (%.1f/s), %d ISR changes (%.1f/s)\n",
+		c.Acked, each(c.Acked), c.AckedWeak, c.Faults, each(c.Faults), c.Elections, each(c.Elections), c.ISRChanges, each(c.ISRChanges))
+}
+
+func writeProbes(w io.Writer, probes map[string]int64, o sim.Options) {
 	var never []string
 	fmt.Fprintln(w, "reached:")
-	for _, name := range sim.ProbeNames() {
+	for _, name := range o.ProbeNames() {
 		if n := probes[name]; n > 0 {
 			fmt.Fprintf(w, "%10d  %s\n", n, name)
 		} else {
@@ -194,10 +228,16 @@ func writeProbes(w io.Writer, probes map[string]int64) {
 	}
 }
 
-func writeViolation(w io.Writer, r sim.Result, plant string) {
+func writeViolation(w io.Writer, r sim.Result, o sim.Options) {
 	again := fmt.Sprintf("tidemark sim run --seed %d", r.Seed)
-	if plant != "" {
-		again += " --plant " + plant
+	if o.Plant != "" {
+		again += " --plant " + o.Plant
+	}
+	if o.Brokers > 0 {
+		again += fmt.Sprintf(" --brokers %d", o.Brokers)
+	}
+	if len(o.RulesOff) > 0 {
+		again += " --rules-off " + strings.Join(o.RulesOff, ",")
 	}
 	fmt.Fprintf(w, "\nVIOLATION, seed %d: %s\nworld: %s\nlast events:\n", r.Seed, r.Violation, r.Config)
 	for _, line := range r.Tail {

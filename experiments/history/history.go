@@ -42,7 +42,9 @@ type Batch struct {
 	// Once: the producer never sends it again outside an idempotent session, so it is there once at most.
 	Once bool
 
-	gone bool // with its topic
+	gone   bool // with its topic
+	places int  // where it is bound, in its partition
+	place  int64
 }
 
 // Partition is what is known of one partition's log: the batches that an
@@ -138,12 +140,12 @@ func (p *Partition) bind(base, next int64, b *Batch) (*entry, *Violation) {
 		return nil, violation("S12: partition %d: %s overlaps %s", p.Number, &entry{base: base, next: next, batch: b}, &p.entries[i])
 	}
 	if b.Session >= 0 || b.Once {
-		for j := range p.entries {
-			if p.entries[j].batch == b {
-				return nil, violation("S15: partition %d: a batch of an idempotent producer lies at two places: %s and offset %d", p.Number, &p.entries[j], base)
-			}
+		if b.places > 0 {
+			return nil, violation("S15: partition %d: a batch of an idempotent producer lies at two places: %s and offset %d", p.Number, &entry{base: b.place, next: b.place + next - base, batch: b}, base)
 		}
 	}
+	b.places++
+	b.place = base
 	p.entries = slices.Insert(p.entries, i, entry{base: base, next: next, batch: b})
 	return &p.entries[i], nil
 }
@@ -183,8 +185,24 @@ func (p *Partition) AllDurable() {
 func (p *Partition) Renewed() {
 	for i := range p.entries {
 		p.entries[i].batch.gone = p.entries[i].acked
+		p.entries[i].batch.places = 0
 	}
 	p.entries, p.start, p.deleted, p.shown = nil, 0, 0, 0
+}
+
+// Reset forgets what lay at end and above: an unclean election has taken it, as it may.
+func (p *Partition) Reset(end int64) {
+	p.entries = slices.DeleteFunc(p.entries, func(e entry) bool { return e.takenFrom(end) })
+	p.shown = min(p.shown, end)
+}
+
+// takenFrom says whether the entry goes when the log ends at end, and lets its batch be bound again.
+func (e *entry) takenFrom(end int64) bool {
+	if e.next <= end {
+		return false
+	}
+	e.batch.places--
+	return true
 }
 
 // Deletes notes a DeleteRecords before it is sent: it may move the log start.

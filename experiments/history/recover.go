@@ -44,7 +44,7 @@ func (p *Partition) Recovered(start, end int64, data []byte, powerCut bool, now 
 		}
 	}
 	// The log was its own beginning before: whatever stands below its end must be what was known there.
-	p.entries = slices.DeleteFunc(p.entries, func(e entry) bool { return e.next > end })
+	p.entries = slices.DeleteFunc(p.entries, func(e entry) bool { return e.takenFrom(end) })
 	p.shown = min(p.shown, end)
 	if len(data) > 0 {
 		next, v := p.Read(start, data, end)

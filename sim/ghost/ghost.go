@@ -191,6 +191,8 @@ type replica struct {
 	// what is missing lies before its first entry.
 	agrees int64
 	hw     int64
+	// truncates: a truncation to here has begun and not ended, so a death may leave less than end; -1: none.
+	truncates int64
 
 	leads   bool
 	epoch   int32 // leader epoch that it acts in; -1: none
@@ -223,7 +225,7 @@ func (s *State) partition(tp TP) *partition {
 func (p *partition) replica(id int32) *replica {
 	i, found := slices.BinarySearchFunc(p.replicas, id, func(r *replica, id int32) int { return cmp.Compare(r.b.id, id) })
 	if !found {
-		p.replicas = slices.Insert(p.replicas, i, &replica{b: p.s.broker(id), epoch: -1})
+		p.replicas = slices.Insert(p.replicas, i, &replica{b: p.s.broker(id), epoch: -1, truncates: -1})
 	}
 	return p.replicas[i]
 }

@@ -349,6 +349,36 @@ func (c *cluster) session(sequences ...int32) {
 	}
 }
 
+// TestADeathInATruncationMayLeaveLess: but not less than it was about to leave.
+func TestADeathInATruncationMayLeaveLess(t *testing.T) {
+	for _, f := range []struct {
+		end       int64
+		invariant string
+	}{{4, ""}, {3, ""}, {2, "S26"}} {
+		c := fresh(strict)
+		c.committed(2)
+		c.LogAppended(2, t0, []Entry{c.batch(2, 1), c.batch(3, 1)}, true)
+		c.LogTruncates(2, t0, 3)
+		c.restart(2, false, f.end)
+		c.want(t, f.invariant)
+	}
+}
+
+// TestACopyThatALossyFaultTookCounts: its follower had it when it was counted.
+func TestACopyThatALossyFaultTookCounts(t *testing.T) {
+	c := fresh(strict)
+	x := c.batch(0, 0)
+	c.write(x, 1, 2, 3)
+	c.Stopped(2, true)
+	c.DiskSwapped(2)
+	c.Registered(3, true)
+	c.state(1, 0, []int32{1, 2}, nil)
+	c.LogRemoved(3, t0)
+	c.commit(1, 1, 1, 2)
+	c.ack(1, x)
+	c.want(t, "")
+}
+
 // TestADeliberateUncleanElectionBeginsAnew: what it took is not held against anybody.
 func TestADeliberateUncleanElectionBeginsAnew(t *testing.T) {
 	rules := strict

@@ -77,7 +77,7 @@ func (s *State) LogOpened(id int32, tp TP, b Bounds, found []Entry) {
 		}
 	}
 	r.start, r.end, r.flushed, r.hw = b.Start, b.End, b.Flushed, min(b.HighWatermark, b.End)
-	r.leads, r.epoch = false, -1
+	r.leads, r.epoch, r.truncates = false, -1, -1
 	p.advance(r)
 	if b := r.b; b.lossy && r.agrees < p.end() {
 		r.lossy = true
@@ -111,6 +111,7 @@ func (p *partition) noteAppend(r *replica, e Entry) {
 func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
 	p := s.partition(tp)
 	r := p.replica(id)
+	r.truncates = -1
 	r.flushed = max(r.flushed, b.Flushed)
 	if b.Start > r.start || b.End < b.Start {
 		if len(r.log) > 0 && b.Start <= r.end {
@@ -138,6 +139,9 @@ func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
 		p.checkCandidates()
 	}
 }
+
+// LogTruncates: a truncation begins.
+func (s *State) LogTruncates(id int32, tp TP, to int64) { s.partition(tp).replica(id).truncates = to }
 
 // LogRemoved: the broker deleted its replica.
 func (s *State) LogRemoved(id int32, tp TP) {

@@ -127,11 +127,14 @@ func (s *State) AckLeaves(id int32, tp TP, acks int16, base int64, batch BatchID
 }
 
 // s8AckMeansCopies: at the moment of a success under acks=all min.insync.replicas
-// copies are there, flushed where the policy promises that.
+// copies are there, flushed where the policy promises that. A copy that a lossy fault took
+// after its follower had fetched it counts: the envelope bounds those.
 func (p *partition) s8AckMeansCopies(e Entry) {
 	copies := 0
 	for _, r := range p.replicas {
 		if r.holds(e) && (!p.s.rules.FlushBeforeAck || r.flushed >= e.Next) {
+			copies++
+		} else if r.b.lost || r.b.lossy && r.agrees < e.Next {
 			copies++
 		}
 	}

@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tidemark-log/tidemark/broker"
+	"github.com/tidemark-log/tidemark/broker/coord"
+	"github.com/tidemark-log/tidemark/sim/ghost"
+	"github.com/tidemark-log/tidemark/storage"
+	"github.com/tidemark-log/tidemark/storage/record"
+)
+
+// clusterConfig is what a seed draws for a cluster before anything happens. Some faults
+// are off in many seeds, and settings stand at their extremes in some.
+type clusterConfig struct {
+	brokers    int
+	partitions int32
+	replicas   int16
+	broker     broker.Config
+	rules      ghost.Rules
+	coord      coord.ModelConfig
+	producers  []producerConfig
+	consumers  int
+	skews      []time.Duration // of each broker's wall clock
+	drifts     []float64
+
+	duration       time.Duration // of the part with faults
+	requestTimeout time.Duration // of clients
+	pollPause      time.Duration
+	syncMax, slow  time.Duration
+	latencyMax     time.Duration
+	spikes         int
+	spikeMax       time.Duration
+
+	faults     clusterFaults
+	faultEvery time.Duration
+	// envelope is how many lossy faults are allowed: E0 none, E1 min.insync.replicas−1 that
+	// are not re-replicated, E2 any number (the flush policy promises durability).
+	envelope int
+}
+
+// clusterFaults says which there are at all.
+type clusterFaults struct {
+	kill, power, swap, stop, pause, partition, oneWay, slowLink, lostConns, expire, away, ioErrors, clockJump, bounce, move bool
+}
+
+func drawCluster(rng *rand.Rand, o Options) clusterConfig {
+	c := clusterConfig{
+		brokers:        max(o.Brokers, 1),
+		partitions:     pick(rng, int32(1), 1, 2, 3),
+		duration:       60 * time.Second,
+		requestTimeout: pick(rng, 1500*time.Millisecond, 3*time.Second, 8*time.Second),
+		pollPause:      pick(rng, 5*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond),
+		syncMax:        pick(rng, time.Millisecond, 10*time.Millisecond, 100*time.Millisecond),
+		slow:           pick(rng, time.Millisecond, 10*time.Millisecond, 200*time.Millisecond),
+		latencyMax:     pick(rng, time.Millisecond, 3*time.Millisecond, 30*time.Millisecond),
+		spikes:         pick(rng, 0, 100, 20),
+		spikeMax:       pick(rng, 50*time.Millisecond, time.Second),
+		faultEvery:     pick(rng, 2*time.Second, 4*time.Second, 8*time.Second),
+		consumers:      1 + rng.IntN(2),
+	}
+	c.replicas = int16(min(c.brokers, pick(rng, 3, 3, 3, 2)))
+	on := func() bool { return rng.IntN(2) == 0 }
+	f := &c.faults
+	*f = clusterFaults{kill: true, power: on(), swap: on(), stop: on(), pause: on(), partition: on(), oneWay: on(), slowLink: on(), lostConns: on(), expire: on(), away: on(), ioErrors: rng.IntN(4) == 0, clockJump: on(), bounce: on(), move: on()}
+	for range c.brokers {
+		c.skews = append(c.skews, time.Duration(rng.IntN(2000)-1000)*time.Millisecond)
+		c.drifts = append(c.drifts, pick(rng, 0, 0, 0.0005, -0.0005, 0.01))
+	}
+	c.coord = coord.DefaultModelConfig()
+	c.coord.Servers = pick(rng, 1, 3, 3)
+	c.coord.Lag = pick(rng, time.Millisecond, 5*time.Millisecond, 200*time.Millisecond)
+	for range 2 + rng.IntN(2) {
+		c.producers = append(c.producers, drawClusterProducer(rng))
+	}
+	c.producers[0].acks, c.producers[0].retries = -1, true
+	c.drawBroker(rng)
+	c.broker.RulesOff = o.RulesOff
+	return c
+}
+
+func drawClusterProducer(rng *rand.Rand) producerConfig {
+	p := drawProducer(rng)
+	p.batches = 150 + rng.IntN(400)
+	p.every = pick(rng, 20*time.Millisecond, 60*time.Millisecond, 100*time.Millisecond)
+	return p
+}
+
+func (c *clusterConfig) drawBroker(rng *rand.Rand) {
+	b := broker.DefaultConfig()
+	b.LogDirs = []string{logDir}
+	b.ZooKeeperConnect = "coord:2181"
+	b.Transfer = storage.TransferCopy
+	b.AutoCreateTopics = false
+	b.ReplicationFactor = c.replicas
+	b.MinISR = min(int32(c.replicas), pick(rng, int32(2), 2, 2, 1))
+	b.ZooKeeperSessionTimeout = pick(rng, 4*time.Second, 6*time.Second, 12*time.Second)
+	b.ZooKeeperConnectTimeout = 24 * time.Hour // a start waits as long as it takes
+	b.ReplicaLagMax = pick(rng, time.Second, 3*time.Second, 10*time.Second)
+	b.ReplicaFetchWait = pick(rng, 20*time.Millisecond, 100*time.Millisecond, 500*time.Millisecond)
+	b.ReplicaFetchBackoff = pick(rng, 20*time.Millisecond, 200*time.Millisecond)
+	b.ReplicaFetchBytes = pick(rng, 1024, 8<<10, 1<<20)
+	b.AutoRebalance = rng.IntN(2) == 0
+	b.RebalanceCheck = pick(rng, 2*time.Second, 10*time.Second)
+	b.ImbalancePercent = 0
+	l := &b.Log
+	l.SegmentBytes = pick(rng, int64(8<<10), 32<<10, 1<<20)
+	l.IndexIntervalBytes = pick(rng, int64(0), 1000, 4096)
+	l.FileDeleteDelayMs = pick(rng, int64(0), 1000)
+	l.FlushMessages = pick(rng, none, none, none, 1)
+	l.FlushMs = pick(rng, none, none, 200)
+	b.FlushGroup = rng.IntN(5) == 0
+	b.CheckpointInterval = pick(rng, 300*time.Millisecond, 5*time.Second)
+	b.StartCheckpoint = b.CheckpointInterval
+	b.Validate = pick(rng, record.LevelBatch, record.LevelRecords)
+	l.RetentionMs, l.RetentionBytes = -1, -1
+	c.broker = b
+	c.rules = ghost.Rules{
+		MinISR: int(b.MinISR), FlushBeforeAck: b.FlushGroup || l.FlushMessages == 1,
+		RetentionMs: l.RetentionMs, RetentionBytes: l.RetentionBytes, Balanced: b.AutoRebalance,
+	}
+	c.envelope = 1
+	if c.rules.FlushBeforeAck && b.MinISR > 1 {
+		c.envelope = 2
+	}
+}
+
+func (c *clusterConfig) String() string {
+	b := &c.broker
+	s := fmt.Sprintf("%d brokers, %d partitions × %d replicas, min ISR %d, lag max %v, session %v, fetch wait %v, flush every %s messages, group %v, segment %d B, checkpoint every %v, rebalance %v every %v; latency up to %v, 1 in %d up to %v; request timeout %v; %d consumers; envelope E%d; faults every %v:",
+		c.brokers, c.partitions, c.replicas, b.MinISR, b.ReplicaLagMax, b.ZooKeeperSessionTimeout, b.ReplicaFetchWait, limit(b.Log.FlushMessages), b.FlushGroup, b.Log.SegmentBytes, b.CheckpointInterval, b.AutoRebalance, b.RebalanceCheck,
+		c.latencyMax, c.spikes, c.spikeMax, c.requestTimeout, c.consumers, c.envelope, c.faultEvery)
+	f := &c.faults
+	for _, k := range []struct {
+		on   bool
+		name string
+	}{{f.kill, " kill"}, {f.power, " power"}, {f.swap, " swap"}, {f.stop, " stop"}, {f.pause, " pause"}, {f.partition, " partition"}, {f.oneWay, " one-way"}, {f.slowLink, " slow"}, {f.lostConns, " connections"}, {f.expire, " expire"}, {f.away, " away"}, {f.ioErrors, " I/O"}, {f.clockJump, " clock"}, {f.bounce, " bounce"}, {f.move, " move"}} {
+		if k.on {
+			s += k.name
+		}
+	}
+	for i, p := range c.producers {
+		s += fmt.Sprintf("; producer %d: acks=%d idempotent=%v retries=%v in flight %d, %d batches", i, p.acks, p.idempotent, p.retries, p.inFlightMax, p.batches)
+	}
+	return s
+}

@@ -1,0 +1,38 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+)
+
+// clusterSeeds is how many seeds of a cluster of three a test run plays. A sweep plays more.
+const clusterSeeds = 8
+
+func TestClusterSeedsAreClean(t *testing.T) {
+	s := Sweep{From: 1, To: clusterSeeds, Options: Options{Brokers: 3}, TwiceEvery: 4, ViolationsMax: 1}
+	sum := s.Run()
+	for _, r := range sum.Violations {
+		t.Errorf("seed %d: %s\nagain: tidemark sim run --brokers 3 --seed %d\n%s\n%s", r.Seed, r.Violation, r.Seed, r.Config, strings.Join(r.Tail, "\n"))
+	}
+	c := sum.Cluster
+	t.Logf("%d runs, %d events, %v of virtual time, %+v", sum.Runs, sum.Events, sum.Virtual, c)
+	if n := int64(sum.Runs); sum.Runs != clusterSeeds || c.Acked < 300*n || c.Faults < 3*n || c.Elections == 0 || c.ISRChanges == 0 {
+		t.Errorf("the seeds do too little to show anything: %d runs, %+v", sum.Runs, c)
+	}
+}
+
+// TestARuleThatIsOffIsFound: the checks see what each of these rules prevents, by the sweep alone.
+func TestARuleThatIsOffIsFound(t *testing.T) {
+	for _, f := range []struct{ rule, invariant string }{
+		{"fence-before-reregister", "S28"},
+	} {
+		t.Run(f.rule, func(t *testing.T) {
+			s := Sweep{From: 1, To: 60, Options: Options{Brokers: 3, RulesOff: []string{f.rule}}, ViolationsMax: 0}
+			s.Each = func(r Result) bool { return strings.HasPrefix(r.Violation, f.invariant+" ") }
+			sum := s.Run()
+			if n := len(sum.Violations); n == 0 || !strings.HasPrefix(sum.Violations[n-1].Violation, f.invariant+" ") {
+				t.Errorf("no violation of %s in %d seeds", f.invariant, sum.Runs)
+			}
+		})
+	}
+}
