@@ -27,6 +27,7 @@ type Cluster struct {
 	consumers  []*clusterConsumer
 	clients    int // ends of the network given to clients
 
+	story  *story // nil: faults are drawn
 	fault  *event
 	faults int64 // that happened
 	cuts   []cut // partitions that are now
@@ -42,6 +43,12 @@ const clientsMax = 16
 func newCluster(seed uint64, o Options) *Cluster {
 	c := &Cluster{base: newBase(seed, clusterProbes(), o.Echo)}
 	c.cfg = drawCluster(c.rng, o)
+	if o.Scenario != nil {
+		c.story = &story{Scenario: o.Scenario}
+		if err := c.cfg.applyScenario(o.Scenario, o.Bug); err != nil {
+			c.violated("the scenario cannot be played: %v", err)
+		}
+	}
 	c.net = newNetwork(&c.base, 1+c.cfg.brokers+clientsMax)
 	c.net.high, c.net.spikes, c.net.spikeMax = c.cfg.latencyMax, c.cfg.spikes, c.cfg.spikeMax
 	c.slow = c.cfg.slow
@@ -85,7 +92,9 @@ func (c *Cluster) run() {
 		c.boot(n)
 	}
 	c.after(nil, 0, c.admin.begin)
-	c.scheduleFault()
+	if c.story == nil {
+		c.scheduleFault()
+	}
 	for _, p := range c.producers {
 		c.after(&p.process, c.between(0, 20*time.Millisecond), p.produce)
 	}
@@ -94,6 +103,7 @@ func (c *Cluster) run() {
 	}
 	for c.violation == "" && c.step(c.cfg.duration, c.crashed) {
 		c.look()
+		c.tell()
 	}
 	if c.violation != "" {
 		return
@@ -132,6 +142,7 @@ func (c *Cluster) heal() {
 		n.skew = 0
 		i := n.live
 		if i == nil {
+			c.restartLater(n) // a second time, perhaps: boot looks
 			continue
 		}
 		i.crashIn, i.fail = 0, nil

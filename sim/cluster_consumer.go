@@ -23,7 +23,6 @@ type consumerLane struct {
 	last     int32 // leader epoch of the batch before position; -1: none
 	checked  int32 // leader epoch in which position was found to lie on the leader's log (KIP-320)
 	endHeard int64 // largest end offset that ListOffsets told
-	again_   *event
 }
 
 func newClusterConsumer(c *Cluster, number int) *clusterConsumer {

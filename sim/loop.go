@@ -7,8 +7,10 @@
 // (experiments/history). The same seed gives the same trace hash in any process:
 // nothing here may look at the machine. The lint of internal/lint keeps it so.
 //
-// The world's form is the smallest: one broker, one to three producers, one
-// consumer.
+// There are two worlds over one loop. World is a broker alone, one to three producers and
+// a consumer. Cluster is several brokers, a network between them that can be cut, the
+// model of the coordination service (broker/coord), and clients that follow leaders;
+// package ghost knows what its brokers may not know, and judges them by it.
 package sim
 
 import (

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tidemark-log/tidemark/experiments"
 )
 
 // Result is how a run ended.
@@ -47,12 +49,21 @@ type Options struct {
 	Echo  func(line string) // hears every event in words; nil: nobody
 	// Brokers > 0: a cluster of so many, with a coordination service between them. 0: a broker alone.
 	Brokers int
+	// Scenario is what happens instead of drawn faults; nil: none. Bug plays it with its rules off.
+	Scenario *experiments.Scenario
+	Bug      bool
 	// RulesOff are replication rules that its brokers do without.
 	RulesOff []string
 }
 
 // Run plays the world of one seed. A panic of the broker is a violation like any other.
 func Run(seed uint64, o Options) (r Result) {
+	if o.Scenario != nil {
+		if err := checkScenario(o.Scenario); err != nil {
+			return Result{Seed: seed, Violation: err.Error()}
+		}
+		o.Brokers = o.Scenario.Brokers
+	}
 	if o.Brokers > 0 {
 		return runCluster(seed, o)
 	}

@@ -197,6 +197,7 @@ type replica struct {
 	leads   bool
 	epoch   int32 // leader epoch that it acts in; -1: none
 	epochHW int64 // as leader in this epoch
+	unsure  bool  // a power cut has come since the log was opened last
 	lossy   bool  // after a lossy restart it has not reached TRUEHW again
 }
 

@@ -364,6 +364,20 @@ func TestADeathInATruncationMayLeaveLess(t *testing.T) {
 	}
 }
 
+// TestAPowerCutIsRememberedOverALifeThatDiesWhileItStarts: that one opened no log.
+func TestAPowerCutIsRememberedOverALifeThatDiesWhileItStarts(t *testing.T) {
+	c := fresh(strict)
+	c.committed(2)
+	c.state(1, 0, []int32{1, 2}, nil)
+	c.Stopped(3, true)
+	c.Started(3)
+	c.restart(3, false, 1)
+	c.want(t, "")
+	if n := c.Outstanding(1); n != 1 {
+		t.Errorf("%d lossy restarts outstanding, want 1", n)
+	}
+}
+
 // TestACopyThatALossyFaultTookCounts: its follower had it when it was counted.
 func TestACopyThatALossyFaultTookCounts(t *testing.T) {
 	c := fresh(strict)

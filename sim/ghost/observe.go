@@ -19,6 +19,7 @@ func (s *State) Started(id int32) {
 	for _, p := range s.sorted {
 		if r := p.replica(id); r.here {
 			r.leads, r.epoch = false, -1
+			b.lossy = b.lossy || r.unsure // the life before died while it started
 		}
 	}
 }
@@ -29,7 +30,9 @@ func (s *State) Stopped(id int32, lossy bool) {
 	b.running, b.registered = false, false
 	b.lost = b.lost || lossy
 	for _, p := range s.sorted {
-		p.replica(id).leads = false
+		r := p.replica(id)
+		r.leads = false
+		r.unsure = r.unsure || lossy
 	}
 }
 
@@ -79,7 +82,8 @@ func (s *State) LogOpened(id int32, tp TP, b Bounds, found []Entry) {
 	r.start, r.end, r.flushed, r.hw = b.Start, b.End, b.Flushed, min(b.HighWatermark, b.End)
 	r.leads, r.epoch, r.truncates = false, -1, -1
 	p.advance(r)
-	if b := r.b; b.lossy && r.agrees < p.end() {
+	r.unsure = false
+	if r.b.lossy && r.agrees < p.end() {
 		r.lossy = true
 		s.probe("lossy restart that lost committed records", 1)
 	}

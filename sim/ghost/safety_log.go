@@ -123,7 +123,7 @@ func (p *partition) s26RecoveryFaithful(r *replica, b Bounds, found []Entry) {
 	case !r.here:
 		return
 	case r.truncates >= 0 && b.End >= min(r.truncates, r.end): // it died in a truncation, whatever that had reached
-	case !r.b.lossy && b.End < r.end:
+	case !r.unsure && b.End < r.end:
 		p.s.fail("S26 RecoveryFaithful", "%v on broker %d: the log ended at %d, and after the mere death of a process it ends at %d", p.tp, r.b.id, r.end, b.End)
 	case b.End < r.flushed:
 		p.s.fail("S26 RecoveryFaithful", "%v on broker %d: everything below %d was flushed, and after a power cut the log ends at %d", p.tp, r.b.id, r.flushed, b.End)
