@@ -26,10 +26,12 @@ func TestClusterSeedsAreClean(t *testing.T) {
 // TestARuleThatIsOffIsFound: the checks see what each of these rules prevents, by the sweep alone.
 func TestARuleThatIsOffIsFound(t *testing.T) {
 	for _, f := range []struct{ rule, invariant string }{
-		{"fence-before-reregister", "S28"},
+		{"fence-before-reregister", "S8"},
+		{"maximal-isr", "S6"},
+		{"truncate-by-epoch", "S5"},
 	} {
 		t.Run(f.rule, func(t *testing.T) {
-			s := Sweep{From: 1, To: 60, Options: Options{Brokers: 3, RulesOff: []string{f.rule}}, ViolationsMax: 0}
+			s := Sweep{From: 1, To: 30, Options: Options{Brokers: 3, RulesOff: []string{f.rule}}, ViolationsMax: 0}
 			s.Each = func(r Result) bool { return strings.HasPrefix(r.Violation, f.invariant+" ") }
 			sum := s.Run()
 			if n := len(sum.Violations); n == 0 || !strings.HasPrefix(sum.Violations[n-1].Violation, f.invariant+" ") {

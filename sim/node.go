@@ -23,7 +23,6 @@ type node struct {
 
 	live  *incarnation // nil between lives
 	lives int
-	boots int // power cuts so far
 }
 
 // server is what a world asks of a broker: *broker.Broker.
