@@ -174,6 +174,11 @@ func (p *partition) appendAndFlush(fx *effects, batch []byte, records int64, ack
 	if cfg.FlushGroup && acks != 0 {
 		flushNow, waits = true, true
 	}
+	// The high watermark counts this log as far as it is synced, so without a sync it would
+	// never pass the last acks=0 batch (L7).
+	if p.repl != nil && cfg.durableBeforeAck() && !a.Duplicate {
+		flushNow = true
+	}
 	// Where an ack promises durability, a resend of a batch whose first sync is
 	// still under way has to wait for it like the first send: its connection may
 	// have broken and come back in the meantime. So has one of a batch that a kill
