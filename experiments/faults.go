@@ -37,6 +37,8 @@ const (
 	FaultTornWrite  FaultKind = "torn-write"  // dies in the middle of its next write
 	FaultClockJump  FaultKind = "clock-jump"  // the wall clock jumps by `by`
 	FaultMove       FaultKind = "move"        // the leader of the target partition becomes `with`, without a failure
+	FaultHold       FaultKind = "hold"        // messages of one kind from target to with wait on their way
+	FaultRelease    FaultKind = "release"     // what is held goes on: all, or of one kind
 	FaultHeal       FaultKind = "heal"        // every link whole, every process up
 )
 
@@ -44,7 +46,7 @@ const (
 var needs = map[FaultKind]struct{ with, duration, by bool }{
 	FaultKill: {}, FaultPowerOff: {}, FaultDiskSwap: {}, FaultStop: {}, FaultRestart: {}, FaultBounce: {}, FaultPause: {},
 	FaultPartition: {with: true}, FaultOneWay: {with: true}, FaultSlowLink: {with: true, duration: true}, FaultLostConns: {}, FaultExpire: {}, FaultAway: {},
-	FaultDiskFull: {}, FaultWriteError: {}, FaultSyncError: {}, FaultTornWrite: {}, FaultClockJump: {by: true}, FaultMove: {with: true}, FaultHeal: {},
+	FaultDiskFull: {}, FaultWriteError: {}, FaultSyncError: {}, FaultTornWrite: {}, FaultClockJump: {by: true}, FaultMove: {with: true}, FaultHold: {with: true}, FaultRelease: {}, FaultHeal: {},
 }
 
 // Lossy says that a fault may take what was written: an envelope bounds those.
@@ -124,13 +126,17 @@ func (t Target) String() string {
 type Fault struct {
 	Kind   FaultKind     `toml:"fault"`
 	Target string        `toml:"target"`
-	With   string        `toml:"with"`  // the other end, or the new leader
-	For    time.Duration `toml:"-"`     // until it is taken back; 0: until restart or heal
-	By     time.Duration `toml:"-"`     // of a clock's jump, of a slow link
-	At     time.Duration `toml:"-"`     // since the start; 0: not by time
-	After  string        `toml:"after"` // a probe that must be reached first
-	When   string        `toml:"when"`  // a condition that must hold first
-	Wait   time.Duration `toml:"-"`     // then so long
+	With   string        `toml:"with"` // the other end, or the new leader
+	For    time.Duration `toml:"-"`    // until it is taken back; 0: until restart or heal
+	By     time.Duration `toml:"-"`    // of a clock's jump, of a slow link
+	At     time.Duration `toml:"-"`    // since the start; 0: not by time
+	// Message is the kind that a hold or release is about: a request by its Kafka name, or
+	// "write" of the coordination service; with " answer" behind it the way back.
+	Message string `toml:"message"`
+
+	After string        `toml:"after"` // a probe that must be reached first
+	When  string        `toml:"when"`  // a condition that must hold first
+	Wait  time.Duration `toml:"-"`     // then so long
 
 	ForText  string `toml:"for"`
 	ByText   string `toml:"by"`
@@ -168,7 +174,13 @@ type Scenario struct {
 	Breaks     []string          `toml:"breaks"`    // invariants of which one must break in it
 	Witness    []string          `toml:"witness"`   // probes that must be reached in the clean run
 	Acks       []int16           `toml:"acks"`      // of the producers, one each
-	Steps      []Fault           `toml:"steps"`
+	Search     string            `toml:"search"`    // seeds of which one must break, as 1-200; "": seed 1 does
+
+	Assignment []int32 `toml:"assignment"` // replicas of every partition, the leader first; none: as the controller places them
+	Controller int32   `toml:"controller"` // the broker that starts first; 0: all at once
+	Readers    int     `toml:"readers"`    // consumers that read from followers too (KIP-392)
+
+	Steps []Fault `toml:"steps"`
 }
 
 // ParseScenario reads a scenario. An unknown key, kind or role is an error that says where.
@@ -187,6 +199,8 @@ func ParseScenario(name string, text []byte) (*Scenario, error) {
 	switch {
 	case s.Brokers < 1 || s.Replicas < 1 || int(s.Replicas) > s.Brokers || s.Partitions < 1:
 		return nil, fmt.Errorf("%s.toml: %d partitions of %d replicas on %d brokers", name, s.Partitions, s.Replicas, s.Brokers)
+	case len(s.Assignment) > 0 && len(s.Assignment) != int(s.Replicas) || s.Controller < 0 || int(s.Controller) > s.Brokers:
+		return nil, fmt.Errorf("%s.toml: assignment %v and controller %d do not go with %d replicas on %d brokers", name, s.Assignment, s.Controller, s.Replicas, s.Brokers)
 	case !slices.Contains([]Envelope{E0, E1, E2}, s.Envelope):
 		return nil, fmt.Errorf("%s.toml: envelope %q: want E0, E1 or E2", name, s.Envelope)
 	case s.Envelope == E0 && slices.ContainsFunc(s.Steps, func(f Fault) bool { return f.Kind.Lossy() }):
@@ -214,7 +228,7 @@ func (f *Fault) parse() error {
 		*d.to = v
 	}
 	var err error
-	if f.Kind != FaultAway && f.Kind != FaultHeal {
+	if f.Kind != FaultAway && f.Kind != FaultHeal && f.Kind != FaultRelease {
 		if f.target, err = ParseTarget(f.Target); err != nil {
 			return err
 		}
@@ -226,6 +240,10 @@ func (f *Fault) parse() error {
 		return fmt.Errorf("fault %s: has no use for with", f.Kind)
 	case (need.by || need.duration) && f.By == 0:
 		return fmt.Errorf("fault %s: by is missing", f.Kind)
+	case f.Kind == FaultHold && f.Message == "":
+		return fmt.Errorf("fault hold: message is missing")
+	case f.Message != "" && f.Kind != FaultHold && f.Kind != FaultRelease:
+		return fmt.Errorf("fault %s: has no use for message", f.Kind)
 	case f.Kind == FaultMove && f.target.Role != RolePartition:
 		return fmt.Errorf("fault move: the target is a partition, as in partition t/0")
 	}

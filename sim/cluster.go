@@ -31,6 +31,7 @@ type Cluster struct {
 	fault  *event
 	faults int64 // that happened
 	cuts   []cut // partitions that are now
+	holds  []*hold
 }
 
 // coordEnd is the coordination service's place in the network.
@@ -68,8 +69,12 @@ func newCluster(seed uint64, o Options) *Cluster {
 	for i, p := range c.cfg.producers {
 		c.producers = append(c.producers, newClusterProducer(c, i, p))
 	}
-	for i := range c.cfg.consumers {
-		c.consumers = append(c.consumers, newClusterConsumer(c, i))
+	for i := range c.cfg.consumers + c.cfg.readers {
+		r := newClusterConsumer(c, i)
+		for _, l := range r.parts {
+			l.anyReplica = i >= c.cfg.consumers
+		}
+		c.consumers = append(c.consumers, r)
 	}
 	return c
 }
@@ -88,9 +93,7 @@ const clusterHealMax = 3 * time.Minute
 // run is the whole story: the part with faults, the heal, and the demand that
 // all that waits comes to an end.
 func (c *Cluster) run() {
-	for _, n := range c.nodes {
-		c.boot(n)
-	}
+	c.bootAll()
 	c.after(nil, 0, c.admin.begin)
 	if c.story == nil {
 		c.scheduleFault()
@@ -137,6 +140,7 @@ func (c *Cluster) heal() {
 		c.stop(c.fault)
 	}
 	c.mendAll()
+	c.releaseAll("")
 	c.service.Up()
 	for _, n := range c.nodes {
 		n.skew = 0

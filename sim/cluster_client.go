@@ -71,10 +71,13 @@ type lane struct {
 	conn      *conn
 	leader    int32
 	epoch     int32 // of the leader, never an older one than was heard of (KIP-320)
-	asking    bool
-	failures  int
-	ready     func() // there is a connection
-	lost      func() // there is none any more: what was in flight has an unknown outcome
+	// anyReplica: a consumer that reads from followers too, and goes from one to another (KIP-392).
+	anyReplica bool
+
+	asking   bool
+	failures int
+	ready    func() // there is a connection
+	lost     func() // there is none any more: what was in flight has an unknown outcome
 }
 
 // laneRetryMax is the longest pause of a client that finds no leader.
@@ -112,7 +115,10 @@ func (l *lane) take(r *kmsg.MetadataResponse) bool {
 			return false
 		}
 		l.leader, l.epoch = p.Leader, p.LeaderEpoch
-		l.conn = l.dial(l.c.nodes[p.Leader-1], l.broken)
+		if l.anyReplica && len(p.ISR) > 0 {
+			l.leader = pick(l.c.rng, p.ISR...)
+		}
+		l.conn = l.dial(l.c.nodes[l.leader-1], l.broken)
 		return l.conn != nil
 	}
 	return false
@@ -155,7 +161,11 @@ func (a *clusterAdmin) later() {
 // begin asks the controller to make the topic, until it is there.
 func (a *clusterAdmin) begin() {
 	a.metadata(func(r *kmsg.MetadataResponse) {
-		if r == nil || len(r.Brokers) < int(a.c.cfg.replicas) || r.ControllerID < 1 || int(r.ControllerID) > len(a.c.nodes) {
+		enough := int(a.c.cfg.replicas)
+		if a.c.cfg.assignment != nil {
+			enough = len(a.c.nodes)
+		}
+		if r == nil || len(r.Brokers) < enough || r.ControllerID < 1 || int(r.ControllerID) > len(a.c.nodes) {
 			a.later()
 			return
 		}
@@ -173,6 +183,14 @@ func (a *clusterAdmin) create(k *conn) {
 	req.TimeoutMillis = 1000
 	topic := kmsg.NewCreateTopicsRequestTopic()
 	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = topicName, a.c.cfg.partitions, a.c.cfg.replicas
+	if assigned := a.c.cfg.assignment; assigned != nil {
+		topic.NumPartitions, topic.ReplicationFactor = -1, -1
+		for i := range a.c.cfg.partitions {
+			one := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+			one.Partition, one.Replicas = i, assigned
+			topic.ReplicaAssignment = append(topic.ReplicaAssignment, one)
+		}
+	}
 	req.Topics = append(req.Topics, topic)
 	k.ask(req, 5, func(r kmsg.Response) {
 		code := r.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode

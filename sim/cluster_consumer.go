@@ -54,9 +54,11 @@ func (l *consumerLane) next() {
 	switch {
 	case l.conn == nil:
 		return
-	case l.checked != l.epoch && l.last >= 0:
+	case l.checked != l.epoch && l.last >= 0 && !l.anyReplica:
 		l.validate()
-	case l.c.chance(30):
+	case l.anyReplica && l.c.chance(10):
+		l.again() // to another replica
+	case l.c.chance(30) && !l.anyReplica:
 		l.listEnd()
 	default:
 		l.fetch()
@@ -195,6 +197,11 @@ func (l *consumerLane) outOfRange(logStart int64, resets int) {
 		l.c.ghost.S20AtLeastOnce(tp(l.partition), l.position, logStart, resets)
 		l.position, l.last = logStart, -1
 		l.next()
+		return
+	}
+	if leader := l.c.ghost.Leader(tp(l.partition)); l.anyReplica && l.leader != leader {
+		// A consumer that believes this resets to where its policy says: here, to the beginning (G2).
+		l.c.violated("S22 PollContiguity: consumer %d has read partition %d up to %d, and broker %d, which follows broker %d, calls that out of range", l.r.number, l.partition, l.position, l.leader, leader)
 		return
 	}
 	l.checked = -1

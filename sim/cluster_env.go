@@ -55,6 +55,16 @@ func (e *clusterEnv) Send(to env.Peer, req kmsg.Request, timeout time.Duration, 
 		c.after(&e.process, c.latency(), func() { finish(nil, errSendRefused) })
 		return
 	}
+	c.pass(e.end, n.end, req.Key(), false, &e.process, func() { e.send(n, req, timeout, finish) })
+}
+
+// send is Send once nothing holds the request.
+func (e *clusterEnv) send(n *node, req kmsg.Request, timeout time.Duration, finish func(kmsg.Response, error)) {
+	c := e.c
+	if n.live == nil || !n.live.started {
+		finish(nil, errSendRefused)
+		return
+	}
 	k := e.connTo(n)
 	k.lost = func() { finish(nil, errSendLost) }
 	timer := c.after(&e.process, timeout, func() {
@@ -65,7 +75,7 @@ func (e *clusterEnv) Send(to env.Peer, req kmsg.Request, timeout time.Duration, 
 	k.ask(req, req.GetVersion(), func(r kmsg.Response) {
 		c.stop(timer)
 		e.idle[n.id-1] = append(e.idle[n.id-1], k)
-		finish(r, nil)
+		c.pass(n.end, e.end, req.Key(), true, &e.process, func() { finish(r, nil) })
 	})
 }
 
@@ -109,7 +119,7 @@ func (s schedule) After(d time.Duration, f func()) { s.l.after(s.owner, d, f) }
 func (e *clusterEnv) OpenCoord(timeout time.Duration, state func(coord.SessionState)) coord.Client {
 	client := e.c.service.Open(schedule{&e.c.loop, &e.process}, hostOf(e.id), timeout, state)
 	e.sessions = append(e.sessions, client)
-	return client
+	return &heldClient{client, e}
 }
 
 // What the broker does with its partitions goes to the ghost.

@@ -54,6 +54,8 @@ func (c *clusterConfig) applyScenario(s *experiments.Scenario, bug bool) error {
 		c.producers = append(c.producers, producerConfig{acks: acks, retries: true, inFlightMax: 1, every: 50 * time.Millisecond, batches: 1000})
 	}
 	c.envelope = int(s.Envelope[1] - '0')
+	c.assignment = s.Assignment
+	c.readers = s.Readers
 	return nil
 }
 
@@ -64,7 +66,7 @@ func (c *Cluster) tell() {
 		return
 	}
 	f := &s.Steps[s.next]
-	if f.After != "" && c.trace.probes[f.After] == 0 || f.When != "" && !c.holds(f.When) {
+	if f.After != "" && c.trace.probes[f.After] == 0 || f.When != "" && !c.isSo(f.When) {
 		return
 	}
 	s.due = true
@@ -94,7 +96,12 @@ var conditions = map[string]func(c *Cluster) bool{
 	"acknowledged": func(c *Cluster) bool { return c.ghost.Acked > 0 },
 }
 
-func (c *Cluster) holds(condition string) bool { return conditions[condition](c) }
+func (c *Cluster) isSo(condition string) bool {
+	if f := conditions[condition]; f != nil {
+		return f(c)
+	}
+	return c.isSoOfPartition(condition)
+}
 
 func (c *Cluster) everyPartition(f func(ghost.TP) bool) bool {
 	for i := range c.cfg.partitions {
@@ -108,14 +115,14 @@ func (c *Cluster) everyPartition(f func(ghost.TP) bool) bool {
 // checkScenario finds what the simulator cannot play.
 func checkScenario(s *experiments.Scenario) error {
 	for i, f := range s.Steps {
-		if f.When != "" && conditions[f.When] == nil {
+		if f.When != "" && conditions[f.When] == nil && !isCondition(f.When) {
 			return fmt.Errorf("%s: step %d: when = %q: want one of %s", s.Name, i+1, f.When, strings.Join(slices.Sorted(maps.Keys(conditions)), ", "))
 		}
 		if f.After != "" && !slices.Contains(clusterProbes(), f.After) {
 			return fmt.Errorf("%s: step %d: after = %q: there is no probe of that name", s.Name, i+1, f.After)
 		}
-		if f.Kind == experiments.FaultMove {
-			return fmt.Errorf("%s: step %d: fault move is not played yet", s.Name, i+1)
+		if _, _, err := parseMessage(f.Message); f.Message != "" && err != nil {
+			return fmt.Errorf("%s: step %d: %w", s.Name, i+1, err)
 		}
 	}
 	return nil
@@ -180,8 +187,22 @@ func (c *Cluster) act(f *experiments.Fault) {
 		lasts = forever
 	}
 	switch f.Kind {
+	case experiments.FaultMove:
+		c.move(tp(target.Partition), c.nodesOf(with))
+		return
+	case experiments.FaultHold:
+		for _, a := range c.endsOf(target) {
+			for _, b := range c.endsOf(with) {
+				c.hold(a, b, f.Message, lasts)
+			}
+		}
+		return
+	case experiments.FaultRelease:
+		c.releaseAll(f.Message)
+		return
 	case experiments.FaultHeal:
 		c.mendAll()
+		c.releaseAll("")
 		c.service.Up()
 		for _, n := range c.nodes {
 			c.boot(n)

@@ -158,7 +158,7 @@ var clusterProbeNames = []string{
 
 // clusterRareNames are counted too, and need not be reached by every sweep.
 var clusterRareNames = []string{
-	"damage reported", "segments deleted by retention", "idempotent session begun anew", "offset out of range", "consumer saw a truncation", "records expired before they were read",
+	"message held", "damage reported", "segments deleted by retention", "idempotent session begun anew", "offset out of range", "consumer saw a truncation", "records expired before they were read",
 }
 
 func clusterProbes() []string { return append(slices.Clone(clusterProbeNames), clusterRareNames...) }
