@@ -39,6 +39,8 @@ const (
 	FaultMove       FaultKind = "move"        // the leader of the target partition becomes `with`, without a failure
 	FaultHold       FaultKind = "hold"        // messages of one kind from target to with wait on their way
 	FaultRelease    FaultKind = "release"     // what is held goes on: all, or of one kind
+	FaultMend       FaultKind = "mend"        // the link between target and with is whole again
+	FaultSend       FaultKind = "send"        // no fault: the target producer sends `count` batches of one record
 	FaultHeal       FaultKind = "heal"        // every link whole, every process up
 )
 
@@ -47,6 +49,7 @@ var needs = map[FaultKind]struct{ with, duration, by bool }{
 	FaultKill: {}, FaultPowerOff: {}, FaultDiskSwap: {}, FaultStop: {}, FaultRestart: {}, FaultBounce: {}, FaultPause: {},
 	FaultPartition: {with: true}, FaultOneWay: {with: true}, FaultSlowLink: {with: true, duration: true}, FaultLostConns: {}, FaultExpire: {}, FaultAway: {},
 	FaultDiskFull: {}, FaultWriteError: {}, FaultSyncError: {}, FaultTornWrite: {}, FaultClockJump: {by: true}, FaultMove: {with: true}, FaultHold: {with: true}, FaultRelease: {}, FaultHeal: {},
+	FaultMend: {with: true}, FaultSend: {},
 }
 
 // Lossy says that a fault may take what was written: an envelope bounds those.
@@ -134,6 +137,8 @@ type Fault struct {
 	// "write" of the coordination service; with " answer" behind it the way back.
 	Message string `toml:"message"`
 
+	Count int `toml:"count"` // of batches to send; 0: one
+
 	After string        `toml:"after"` // a probe that must be reached first
 	When  string        `toml:"when"`  // a condition that must hold first
 	Wait  time.Duration `toml:"-"`     // then so long
@@ -148,6 +153,9 @@ type Fault struct {
 
 // Targets are the parsed Target and With.
 func (f *Fault) Targets() (target, with Target) { return f.target, f.with }
+
+// SendMax bounds what one step lets a producer send.
+const SendMax = 1000
 
 // Envelope is how many lossy faults a scenario may have: see the failure catalogue.
 type Envelope string
@@ -180,6 +188,10 @@ type Scenario struct {
 	Controller int32   `toml:"controller"` // the broker that starts first; 0: all at once
 	Readers    int     `toml:"readers"`    // consumers that read from followers too (KIP-392)
 
+	// Scripted: producers send when a step says so, and batches of one record.
+	Scripted bool    `toml:"scripted"`
+	BugAcks  []int16 `toml:"bug_acks"` // acks in the run that must fail, where acks=1 counts as a promise; none: Acks
+
 	Steps []Fault `toml:"steps"`
 }
 
@@ -201,6 +213,10 @@ func ParseScenario(name string, text []byte) (*Scenario, error) {
 		return nil, fmt.Errorf("%s.toml: %d partitions of %d replicas on %d brokers", name, s.Partitions, s.Replicas, s.Brokers)
 	case len(s.Assignment) > 0 && len(s.Assignment) != int(s.Replicas) || s.Controller < 0 || int(s.Controller) > s.Brokers:
 		return nil, fmt.Errorf("%s.toml: assignment %v and controller %d do not go with %d replicas on %d brokers", name, s.Assignment, s.Controller, s.Replicas, s.Brokers)
+	case s.BugAcks != nil && len(s.BugAcks) != len(s.Acks):
+		return nil, fmt.Errorf("%s.toml: bug_acks %v: want one for each of acks %v", name, s.BugAcks, s.Acks)
+	case slices.ContainsFunc(s.Steps, func(f Fault) bool { return f.target.Role == RoleProducer && int(f.target.Number) >= len(s.Acks) }):
+		return nil, fmt.Errorf("%s.toml: a step names a producer, and there are %d", name, len(s.Acks))
 	case !slices.Contains([]Envelope{E0, E1, E2}, s.Envelope):
 		return nil, fmt.Errorf("%s.toml: envelope %q: want E0, E1 or E2", name, s.Envelope)
 	case s.Envelope == E0 && slices.ContainsFunc(s.Steps, func(f Fault) bool { return f.Kind.Lossy() }):
@@ -244,6 +260,10 @@ func (f *Fault) parse() error {
 		return fmt.Errorf("fault hold: message is missing")
 	case f.Message != "" && f.Kind != FaultHold && f.Kind != FaultRelease:
 		return fmt.Errorf("fault %s: has no use for message", f.Kind)
+	case f.Kind == FaultSend && f.target.Role != RoleProducer:
+		return fmt.Errorf("fault send: the target is a producer, as in producer 0")
+	case f.Count < 0 || f.Count > SendMax || f.Count > 0 && f.Kind != FaultSend:
+		return fmt.Errorf("fault %s: count = %d: want 1 to %d, of a send", f.Kind, f.Count, SendMax)
 	case f.Kind == FaultMove && f.target.Role != RolePartition:
 		return fmt.Errorf("fault move: the target is a partition, as in partition t/0")
 	}

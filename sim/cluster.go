@@ -32,6 +32,9 @@ type Cluster struct {
 	faults int64 // that happened
 	cuts   []cut // partitions that are now
 	holds  []*hold
+
+	bug    bool   // the story is played without its rules
+	broken string // the first invariant that broke on the way to the one that is waited for
 }
 
 // coordEnd is the coordination service's place in the network.
@@ -45,7 +48,7 @@ func newCluster(seed uint64, o Options) *Cluster {
 	c := &Cluster{base: newBase(seed, clusterProbes(), o.Echo)}
 	c.cfg = drawCluster(c.rng, o)
 	if o.Scenario != nil {
-		c.story = &story{Scenario: o.Scenario}
+		c.story, c.bug = &story{Scenario: o.Scenario}, o.Bug
 		if err := c.cfg.applyScenario(o.Scenario, o.Bug); err != nil {
 			c.violated("the scenario cannot be played: %v", err)
 		}
@@ -55,7 +58,7 @@ func newCluster(seed uint64, o Options) *Cluster {
 	c.slow = c.cfg.slow
 	c.answered = c.acks
 	c.service = coord.NewModel(schedule{&c.loop, nil}, c.rng, c.cfg.coord)
-	c.ghost = ghost.New(c.cfg.brokers, c.cfg.rules, func(text string) { c.violated("%s", text) }, c.probeMany)
+	c.ghost = ghost.New(c.cfg.brokers, c.cfg.rules, c.ghostSays, c.probeMany)
 	c.partitions = history.New(int(c.cfg.partitions), history.Promises{RetentionMs: c.cfg.rules.RetentionMs, RetentionBytes: c.cfg.rules.RetentionBytes})
 	c.resets = make([]int, c.cfg.partitions)
 	c.trace.say(0, "%s", c.cfg.String())
@@ -104,7 +107,7 @@ func (c *Cluster) run() {
 	for _, r := range c.consumers {
 		c.after(&r.process, 0, r.begin)
 	}
-	for c.violation == "" && c.step(c.cfg.duration, c.crashed) {
+	for c.violation == "" && !c.told() && c.step(c.cfg.duration, c.crashed) {
 		c.look()
 		c.tell()
 	}
@@ -112,8 +115,9 @@ func (c *Cluster) run() {
 		return
 	}
 	c.heal()
+	healed := c.now
 	pending := ""
-	for end := c.now; c.violation == "" && c.now < c.cfg.duration+clusterHealMax; {
+	for end := c.now; c.violation == "" && c.now < healed+clusterHealMax; {
 		end += 500 * time.Millisecond
 		for c.violation == "" && c.step(end, c.crashed) {
 			c.look()

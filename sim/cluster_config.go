@@ -23,6 +23,7 @@ type clusterConfig struct {
 	coord      coord.ModelConfig
 	producers  []producerConfig
 	consumers  int
+	oneRecord  bool            // in every batch
 	readers    int             // beside the consumers: those that read from followers too
 	assignment []int32         // of every partition; none: as the controller places it
 	skews      []time.Duration // of each broker's wall clock

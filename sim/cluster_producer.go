@@ -79,6 +79,9 @@ func (l *producerLane) enqueue() {
 	l.batches++
 	b := &outgoing{Batch: &history.Batch{Partition: l.partition, Producer: p.number, Session: -1, Sequence: -1, Number: l.batches, Once: !p.cfg.retries}}
 	b.values = newValues(p.c.rng, p.c.wallMs(), p.number, &p.lastValue)
+	if p.c.cfg.oneRecord {
+		b.values = b.values[:1]
+	}
 	l.encode(b)
 	p.c.partitions[l.partition].Sent(b.Batch)
 	l.queue = append(l.queue, b)

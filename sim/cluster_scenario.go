@@ -18,7 +18,8 @@ import (
 type story struct {
 	*experiments.Scenario
 	next int
-	due  bool // the next step's pause has begun
+	due  bool          // the next step's pause has begun
+	last time.Duration // when the newest step happened
 }
 
 // applyScenario makes a drawn configuration that of a scenario. bug: with its rules off.
@@ -26,37 +27,57 @@ func (c *clusterConfig) applyScenario(s *experiments.Scenario, bug bool) error {
 	c.brokers, c.partitions, c.replicas = s.Brokers, s.Partitions, s.Replicas
 	c.faults, c.skews, c.drifts = clusterFaults{}, make([]time.Duration, s.Brokers), make([]float64, s.Brokers)
 	c.spikes, c.latencyMax, c.slow = 0, time.Millisecond, 0
-	settings := maps.Clone(s.Settings)
-	if settings == nil {
-		settings = map[string]string{}
+	c.calm()
+	if len(s.Steps) > 0 {
+		c.duration = storyMax
 	}
-	if bug {
-		maps.Copy(settings, s.Bug)
-	}
-	sets := []string{"log.dirs=" + logDir, "zookeeper.connect=coord:2181", "auto.create.topics.enable=false", "lab.fetch.transfer=copy", "zookeeper.connection.timeout.ms=86400000"}
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		sets = append(sets, name+"="+settings[name])
-	}
-	b, err := broker.ParseConfig(nil, sets)
+	fixed, err := parseStory(storySettings, s.Settings)
 	if err != nil {
 		return err
 	}
+	b := fixed
 	if bug {
+		if b, err = parseStory(storySettings, s.Settings, s.Bug); err != nil {
+			return err
+		}
 		b.RulesOff = s.RulesOff
 	}
 	c.broker = b
 	c.rules = ghost.Rules{
 		// What is lost is held against the promise of the fix, not of the bug.
-		MinISR: int(b.MinISR), FlushBeforeAck: b.FlushGroup || b.Log.FlushMessages == 1, RetentionMs: b.Log.RetentionMs, RetentionBytes: b.Log.RetentionBytes, Balanced: b.AutoRebalance && b.RebalanceCheck <= clusterHealMax/6,
+		MinISR: int(fixed.MinISR), FlushBeforeAck: fixed.FlushGroup || fixed.Log.FlushMessages == 1, RetentionMs: fixed.Log.RetentionMs, RetentionBytes: fixed.Log.RetentionBytes,
+		Balanced: fixed.AutoRebalance && fixed.RebalanceCheck <= clusterHealMax/6, Unclean: fixed.UncleanElection,
+	}
+	acks := s.Acks
+	if bug && s.BugAcks != nil {
+		acks, c.rules.WeakCounts = s.BugAcks, true
+	}
+	batches := 1000
+	if s.Scripted {
+		batches, c.oneRecord = 0, true
+		c.requestTimeout = 90 * time.Second // nothing is sent twice while the story is told
 	}
 	c.producers = c.producers[:0]
-	for _, acks := range s.Acks {
-		c.producers = append(c.producers, producerConfig{acks: acks, retries: true, inFlightMax: 1, every: 50 * time.Millisecond, batches: 1000})
+	for _, acks := range acks {
+		c.producers = append(c.producers, producerConfig{acks: acks, retries: true, inFlightMax: 1, every: 50 * time.Millisecond, batches: batches})
 	}
 	c.envelope = int(s.Envelope[1] - '0')
 	c.assignment = s.Assignment
 	c.readers = s.Readers
 	return nil
+}
+
+// parseStory makes a broker's configuration of settings, of which the later ones count.
+func parseStory(settings ...map[string]string) (broker.Config, error) {
+	all := map[string]string{}
+	for _, s := range settings {
+		maps.Copy(all, s)
+	}
+	var sets []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		sets = append(sets, name+"="+all[name])
+	}
+	return broker.ParseConfig(nil, sets)
 }
 
 // tell lets the next step of the story happen if its time has come.
@@ -66,7 +87,7 @@ func (c *Cluster) tell() {
 		return
 	}
 	f := &s.Steps[s.next]
-	if f.After != "" && c.trace.probes[f.After] == 0 || f.When != "" && !c.isSo(f.When) {
+	if f.After != "" && c.trace.probes[f.After] == 0 || f.When != "" && !c.allSo(f.When) {
 		return
 	}
 	s.due = true
@@ -77,6 +98,7 @@ func (c *Cluster) tell() {
 	c.after(nil, wait, func() {
 		s.due = false
 		s.next++
+		s.last = c.now
 		c.trace.say(c.now, "step %d: %s of %s", s.next, string(f.Kind), f.Target)
 		c.faults++
 		c.act(f)
@@ -100,7 +122,7 @@ func (c *Cluster) isSo(condition string) bool {
 	if f := conditions[condition]; f != nil {
 		return f(c)
 	}
-	return c.isSoOfPartition(condition)
+	return c.isSoOfPartition(condition) || c.isSoOfBroker(condition)
 }
 
 func (c *Cluster) everyPartition(f func(ghost.TP) bool) bool {
@@ -115,7 +137,7 @@ func (c *Cluster) everyPartition(f func(ghost.TP) bool) bool {
 // checkScenario finds what the simulator cannot play.
 func checkScenario(s *experiments.Scenario) error {
 	for i, f := range s.Steps {
-		if f.When != "" && conditions[f.When] == nil && !isCondition(f.When) {
+		if f.When != "" && areConditions(f.When) != nil {
 			return fmt.Errorf("%s: step %d: when = %q: want one of %s", s.Name, i+1, f.When, strings.Join(slices.Sorted(maps.Keys(conditions)), ", "))
 		}
 		if f.After != "" && !slices.Contains(clusterProbes(), f.After) {
@@ -185,6 +207,9 @@ func (c *Cluster) act(f *experiments.Fault) {
 	lasts := f.For
 	if lasts == 0 {
 		lasts = forever
+	}
+	if c.actStory(f) {
+		return
 	}
 	switch f.Kind {
 	case experiments.FaultMove:

@@ -23,6 +23,9 @@ type Result struct {
 	Virtual   time.Duration    `json:"virtual_ns"`
 	Probes    map[string]int64 `json:"probes"`
 
+	// StepsLeft of a scenario did not come about.
+	StepsLeft int `json:"steps_left,omitempty"`
+
 	Cluster *ClusterResult `json:"cluster,omitempty"`
 }
 
@@ -80,9 +83,15 @@ func runCluster(seed uint64, o Options) (r Result) {
 	c := newCluster(seed, o)
 	defer func() {
 		r = c.result(recover())
+		if r.Violation == "" {
+			r.Violation = c.broken
+		}
 		r.Config = c.cfg.String()
 		for _, n := range c.nodes {
 			r.Lives += n.lives
+		}
+		if c.story != nil {
+			r.StepsLeft = len(c.story.Steps) - c.story.next
 		}
 		r.Cluster = &ClusterResult{c.ghost.Acked, c.ghost.AckedWeak, c.faults, c.ghost.Elections, c.ghost.ISRChanges}
 	}()

@@ -75,6 +75,8 @@ type Rules struct {
 	RetentionMs, RetentionBytes int64
 	// Unclean: a replica outside ISR and ELR may be elected, and takes what it lacks with it.
 	Unclean bool
+	// WeakCounts: acks=1 is held to be a promise, as who uses it may think (A1).
+	WeakCounts bool
 	// Balanced: preferred leaders are brought back by themselves.
 	Balanced bool
 }

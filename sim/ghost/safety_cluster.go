@@ -104,7 +104,7 @@ func (s *State) AckLeaves(id int32, tp TP, acks int16, base int64, batch BatchID
 	if r.leads {
 		p.s1OneLeaderPerEpoch(id, r.epoch, "acknowledges")
 	}
-	if acks != -1 || p.doomed(r) {
+	if acks != -1 && !(acks == 1 && s.rules.WeakCounts) || p.doomed(r) {
 		return
 	}
 	switch {
@@ -119,7 +119,9 @@ func (s *State) AckLeaves(id int32, tp TP, acks int16, base int64, batch BatchID
 		s.fail("S8 AckMeansCopies", "%v: broker %d acknowledges a batch (crc %08x) at offset %d, which it does not hold", tp, id, batch.CRC, base)
 		return
 	}
-	p.s8AckMeansCopies(e)
+	if acks == -1 {
+		p.s8AckMeansCopies(e)
+	}
 	p.ackedEnd = max(p.ackedEnd, e.Next)
 	if e.Base >= p.end() {
 		p.acked = append(p.acked, e)
