@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"math"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -118,7 +119,11 @@ func (p *partition) followed(fx *effects, do replica.Do, records []byte) error {
 
 // appendFetched appends what a leader's answer brought, offsets and epochs as they are.
 func (p *partition) appendFetched(fx *effects, records []byte) error {
-	a, err := p.log.Append(records, storage.AppendArgs{Replica: true, LeaderEpoch: p.epoch, Now: p.b.env.Wall().UnixMilli()})
+	epoch := p.epoch
+	if !p.b.rules.FenceFetchByEpoch {
+		epoch = math.MaxInt32 // nor does the follower look at the epochs that it is sent: its side of the same fence (B4)
+	}
+	a, err := p.log.Append(records, storage.AppendArgs{Replica: true, LeaderEpoch: epoch, Now: p.b.env.Wall().UnixMilli()})
 	var refused *storage.ReplicaError
 	switch {
 	case errors.As(err, &refused):
