@@ -284,40 +284,47 @@ func (m *member) took(epoch int64) incarnation {
 		m.chain = epoch
 		return incarnation{epoch, -1, 0}
 	case before >= 0:
+		m.b.noteRunning(epoch, m.chain)
 		return incarnation{epoch, before, before - m.chain}
 	}
-	m.clean = m.b.marked()
+	var since int64
+	m.clean, since = m.b.proven()
 	if m.chain = epoch; m.clean >= 0 && m.clean == epoch-1 {
-		m.chain = m.clean
+		m.chain = since
 	}
-	return incarnation{epoch, m.clean, 0}
+	m.b.noteRunning(epoch, m.chain)
+	return incarnation{epoch, m.clean, m.clean - since}
 }
 
-// marked is the broker epoch of which all directories prove that they hold everything: it was
-// shut down cleanly, or its process was killed on a machine that has run on since; -1: none.
-func (b *Broker) marked() int64 {
-	proven := func(d *logDir) int64 {
-		if epoch := d.store.CleanEpoch(); epoch >= 0 {
-			return epoch
+// proven is the broker epoch of which all directories prove that they hold everything: it was
+// shut down cleanly, or its process was killed on a machine that has run on meanwhile; -1: none.
+// From since on nothing was lost in any epoch.
+func (b *Broker) proven() (epoch, since int64) {
+	of := func(d *logDir) (epoch, since int64) {
+		survived, since := d.store.SurvivedEpoch(b.env.BootID())
+		clean := d.store.CleanEpoch()
+		switch {
+		case clean >= 0 && clean == survived, clean < 0 && !d.unopened.Load():
+			return survived, since
 		}
-		if d.unopened.Load() {
-			return -1
-		}
-		return d.store.SurvivedEpoch(b.env.BootID())
+		return clean, clean
 	}
-	epoch := proven(b.dirs[0])
-	for _, d := range b.dirs {
-		if proven(d) != epoch {
-			return -1
+	epoch, since = of(b.dirs[0])
+	for _, d := range b.dirs[1:] {
+		e, s := of(d)
+		if e != epoch {
+			return -1, -1
 		}
+		since = max(since, s)
 	}
-	return epoch
+	return epoch, since
 }
 
-// noteRunning leaves on each disk what proves, after a kill, that nothing was lost.
-func (b *Broker) noteRunning(epoch int64) {
+// noteRunning leaves on each disk what proves, after a kill, that nothing was lost. It comes
+// before the registration: a process that dies right after that has its proof.
+func (b *Broker) noteRunning(epoch, since int64) {
 	for _, d := range b.dirs {
-		if err := d.store.NoteRunning(epoch, b.env.BootID()); err != nil {
+		if err := d.store.NoteRunning(epoch, since, b.env.BootID()); err != nil {
 			b.report(env.Warn, "log directory %s: %v: a kill of this process will count as a power cut", d.path, err)
 		}
 	}
@@ -384,7 +391,6 @@ func (s *session) registered(epoch int64) {
 		return
 	}
 	s.m.registered.Store(epoch)
-	s.m.b.noteRunning(epoch)
 	s.m.b.report(env.Info, "broker %d is registered with broker epoch %d", s.m.b.static.BrokerID, epoch)
 	s.m.started(nil)
 }

@@ -16,15 +16,17 @@ const runningFile = "lab_running"
 type runningMark struct {
 	Version     int    `json:"version"`
 	BrokerEpoch int64  `json:"brokerEpoch"`
+	Since       int64  `json:"since"`
 	BootID      string `json:"bootID"`
 }
 
-// NoteRunning notes that the directory is in use in that broker epoch, on that boot; "": not known.
-func (d *Dir) NoteRunning(brokerEpoch int64, bootID string) error {
+// NoteRunning notes that the directory is in use in that broker epoch, on that boot ("": not
+// known), and that it has lost nothing in any epoch from 'since' on.
+func (d *Dir) NoteRunning(brokerEpoch, since int64, bootID string) error {
 	if bootID == "" || d.Offline() != nil {
 		return nil
 	}
-	content, err := json.Marshal(runningMark{BrokerEpoch: brokerEpoch, BootID: bootID})
+	content, err := json.Marshal(runningMark{BrokerEpoch: brokerEpoch, Since: since, BootID: bootID})
 	if err != nil {
 		return err
 	}
@@ -44,15 +46,15 @@ func (d *Dir) NoteRunning(brokerEpoch int64, bootID string) error {
 }
 
 // SurvivedEpoch is the broker epoch that the directory was last in use in, if everything that
-// was written in it is still there because the machine has not been booted since; -1 when
-// that is not proven.
-func (d *Dir) SurvivedEpoch(bootID string) int64 {
+// was written in it, and in any from 'since' on, is still there because the machine has not been
+// booted meanwhile; -1 when that is not proven.
+func (d *Dir) SurvivedEpoch(bootID string) (epoch, since int64) {
 	b, err := readFile(d.fs, d.file(runningFile), checkpointBytesMax)
 	var mark runningMark
 	if err != nil || json.Unmarshal(b, &mark) != nil || mark.Version != 0 || bootID == "" || mark.BootID != bootID {
-		return -1
+		return -1, -1
 	}
-	return mark.BrokerEpoch
+	return mark.BrokerEpoch, mark.Since
 }
 
 // disown takes back what runningFile proves: after a failed write or sync nobody knows what the
