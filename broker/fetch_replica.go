@@ -53,7 +53,7 @@ func (p *partition) replicaFetchLocked(fx *effects, f *fetchPart, left int, firs
 	}
 	if !p.leads() {
 		if f.code = p.followerServes(f); f.code == codeNone {
-			p.readLocked(f, p.visible, left, first)
+			p.readLocked(f, p.readLimit(f.offset), left, first)
 		}
 		return
 	}
@@ -62,9 +62,19 @@ func (p *partition) replicaFetchLocked(fx *effects, f *fetchPart, left int, firs
 		f.code = codeOffsetOutOfRange
 	default:
 		if f.preferred = p.preferredReader(f); f.preferred == noBroker {
-			p.readLocked(f, p.visible, left, first)
+			p.readLocked(f, p.readLimit(f.offset), left, first)
 		}
 	}
+}
+
+// readLimit is where a consumer's read ends: taken once, with the answer's high watermark.
+// Without rule G3 it is looked at twice: is there anything to read, and, when the read is
+// under way, how long is the file by now (KAFKA-727).
+func (p *partition) readLimit(offset int64) int64 {
+	if offset < p.visible && !p.b.rules.ReadLimitSnapshot {
+		return p.log.LogEndOffset()
+	}
+	return p.visible
 }
 
 // followerServes says whether this follower may answer a consumer (KIP-392).

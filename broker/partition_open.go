@@ -66,7 +66,10 @@ func (o opening) Sync() error {
 		return err
 	}
 	if p.b.replicated() {
-		hw, _ := p.dir.store.HighWatermark(p.topic, p.index) // 0 where the checkpoint does not name it (B9)
+		hw, _ := p.dir.store.HighWatermark(p.topic, p.index) // 0 where the checkpoint does not name it
+		if !p.b.rules.HWCheckpointComplete {
+			hw = 0 // as when the checkpoint was written while some partitions were not loaded yet (B9)
+		}
 		p.log = p.observed(log, hw)
 		p.replicate(hw)
 		return nil
