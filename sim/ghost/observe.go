@@ -135,6 +135,7 @@ func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
 		r.agrees = min(b.Start, p.start)
 		p.advance(r)
 		p.checkLoss()
+		p.checkCandidates()
 	case b.End < r.end:
 		s.probe("truncation that dropped records", 1)
 		r.cut(b.End)
