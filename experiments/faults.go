@@ -41,6 +41,9 @@ const (
 	FaultRelease    FaultKind = "release"     // what is held goes on: all, or of one kind
 	FaultMend       FaultKind = "mend"        // the link between target and with is whole again
 	FaultSend       FaultKind = "send"        // no fault: the target producer sends `count` batches of one record
+	FaultLose       FaultKind = "lose"        // what is held never arrives: its connections break
+	FaultReassign   FaultKind = "reassign"    // the target partition gets other replicas
+	FaultDemand     FaultKind = "demand"      // no fault: what "when" says must be so within "for", or the invariant of "message" is broken
 	FaultHeal       FaultKind = "heal"        // every link whole, every process up
 )
 
@@ -49,7 +52,7 @@ var needs = map[FaultKind]struct{ with, duration, by bool }{
 	FaultKill: {}, FaultPowerOff: {}, FaultDiskSwap: {}, FaultStop: {}, FaultRestart: {}, FaultBounce: {}, FaultPause: {},
 	FaultPartition: {with: true}, FaultOneWay: {with: true}, FaultSlowLink: {with: true, duration: true}, FaultLostConns: {}, FaultExpire: {}, FaultAway: {},
 	FaultDiskFull: {}, FaultWriteError: {}, FaultSyncError: {}, FaultTornWrite: {}, FaultClockJump: {by: true}, FaultMove: {with: true}, FaultHold: {with: true}, FaultRelease: {}, FaultHeal: {},
-	FaultMend: {with: true}, FaultSend: {},
+	FaultLose: {}, FaultReassign: {}, FaultDemand: {}, FaultMend: {with: true}, FaultSend: {},
 }
 
 // Lossy says that a fault may take what was written: an envelope bounds those.
@@ -134,8 +137,10 @@ type Fault struct {
 	By     time.Duration `toml:"-"`    // of a clock's jump, of a slow link
 	At     time.Duration `toml:"-"`    // since the start; 0: not by time
 	// Message is the kind that a hold or release is about: a request by its Kafka name, or
-	// "write" of the coordination service; with " answer" behind it the way back.
+	// "write" or "read" of the coordination service; with " answer" behind it the way back.
 	Message string `toml:"message"`
+
+	Replicas []int32 `toml:"replicas"` // of a reassignment, the leader first
 
 	Count int `toml:"count"` // of batches to send; 0: one
 
@@ -244,7 +249,7 @@ func (f *Fault) parse() error {
 		*d.to = v
 	}
 	var err error
-	if f.Kind != FaultAway && f.Kind != FaultHeal && f.Kind != FaultRelease {
+	if f.Kind != FaultAway && f.Kind != FaultHeal && f.Kind != FaultRelease && f.Kind != FaultLose && f.Kind != FaultDemand {
 		if f.target, err = ParseTarget(f.Target); err != nil {
 			return err
 		}
@@ -258,7 +263,11 @@ func (f *Fault) parse() error {
 		return fmt.Errorf("fault %s: by is missing", f.Kind)
 	case f.Kind == FaultHold && f.Message == "":
 		return fmt.Errorf("fault hold: message is missing")
-	case f.Message != "" && f.Kind != FaultHold && f.Kind != FaultRelease:
+	case f.Kind == FaultReassign && (f.target.Role != RolePartition || len(f.Replicas) == 0):
+		return fmt.Errorf("fault reassign: want a partition as target, and replicas")
+	case f.Kind == FaultDemand && (f.When == "" || f.For == 0 || f.Message == ""):
+		return fmt.Errorf("fault demand: want when, for and message")
+	case f.Message != "" && f.Kind != FaultHold && f.Kind != FaultRelease && f.Kind != FaultDemand:
 		return fmt.Errorf("fault %s: has no use for message", f.Kind)
 	case f.Kind == FaultSend && f.target.Role != RoleProducer:
 		return fmt.Errorf("fault send: the target is a producer, as in producer 0")

@@ -149,6 +149,7 @@ func clusterRetriable(code int16) bool {
 // clusterAdmin makes the topic.
 type clusterAdmin struct {
 	client
+	asked   bool
 	created bool
 }
 
@@ -160,9 +161,13 @@ func (a *clusterAdmin) later() {
 
 // begin asks the controller to make the topic, until it is there.
 func (a *clusterAdmin) begin() {
+	if a.asked && a.c.tree.assigned != 0 { // by a try whose answer was lost
+		a.created = true
+		return
+	}
 	a.metadata(func(r *kmsg.MetadataResponse) {
 		enough := int(a.c.cfg.replicas)
-		if a.c.cfg.assignment != nil {
+		if a.c.cfg.assignment != nil && !a.asked {
 			enough = len(a.c.nodes)
 		}
 		if r == nil || len(r.Brokers) < enough || r.ControllerID < 1 || int(r.ControllerID) > len(a.c.nodes) {
@@ -179,6 +184,7 @@ func (a *clusterAdmin) begin() {
 }
 
 func (a *clusterAdmin) create(k *conn) {
+	a.asked = true
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = 1000
 	topic := kmsg.NewCreateTopicsRequestTopic()

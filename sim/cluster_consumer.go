@@ -163,6 +163,9 @@ func (l *consumerLane) fetched(at int64, resets int, part *kmsg.FetchResponseTop
 	case code == codeOffsetOutOfRange:
 		l.outOfRange(part.LogStartOffset, resets)
 	case clusterRetriable(code):
+		if code == 78 {
+			c.trace.probe("follower behind its consumer")
+		}
 		l.again()
 	default:
 		c.violated("a fetch of partition %d at %d is refused with error %d", l.partition, at, code)
@@ -183,6 +186,9 @@ func (c *Cluster) read(l *consumerLane, at int64, part *kmsg.FetchResponseTopicP
 			c.violated("%s", v.Text)
 			return false
 		}
+	}
+	if next < c.ghost.EndOf(tp(l.partition), l.leader) {
+		c.trace.probe("read that ends before the log")
 	}
 	l.position, l.last = next, entries[len(entries)-1].Epoch
 	c.trace.say(c.now, "consumer %d: partition %d read from %d to %d", l.r.number, l.partition, at, next)

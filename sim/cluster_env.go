@@ -55,7 +55,7 @@ func (e *clusterEnv) Send(to env.Peer, req kmsg.Request, timeout time.Duration, 
 		c.after(&e.process, c.latency(), func() { finish(nil, errSendRefused) })
 		return
 	}
-	c.pass(e.end, n.end, req.Key(), false, &e.process, func() { e.send(n, req, timeout, finish) })
+	c.pass(e.end, n.end, req.Key(), false, &e.process, func() { e.send(n, req, timeout, finish) }, func() { finish(nil, errSendLost) })
 }
 
 // send is Send once nothing holds the request.
@@ -75,7 +75,10 @@ func (e *clusterEnv) send(n *node, req kmsg.Request, timeout time.Duration, fini
 	k.ask(req, req.GetVersion(), func(r kmsg.Response) {
 		c.stop(timer)
 		e.idle[n.id-1] = append(e.idle[n.id-1], k)
-		c.pass(n.end, e.end, req.Key(), true, &e.process, func() { finish(r, nil) })
+		c.pass(n.end, e.end, req.Key(), true, &e.process, func() {
+			c.witness(r)
+			finish(r, nil)
+		}, func() { finish(nil, errSendLost) })
 	})
 }
 

@@ -16,19 +16,23 @@ import (
 // a broker may rely on is broken.
 type hold struct {
 	from, to end
-	key      int16 // of the API; holdWrite: a write of the coordination service
+	key      int16 // of the API; holdWrite, holdRead: a call of the coordination service
 	answer   bool
+	lost     []func()      // of each held: it will not come
 	held     []heldMessage // bounded by what brokers have in flight
 }
 
-// holdWrite stands where the key of an API would.
-const holdWrite int16 = -1
+// holdWrite and holdRead stand where the key of an API would.
+const (
+	holdWrite int16 = -1
+	holdRead  int16 = -2
+)
 
 // messages are the kinds that can be held.
 var messages = map[string]int16{
 	"Fetch": int16(kmsg.Fetch), "OffsetForLeaderEpoch": int16(kmsg.OffsetForLeaderEpoch), "LeaderAndISR": int16(kmsg.LeaderAndISR),
 	"StopReplica": int16(kmsg.StopReplica), "UpdateMetadata": int16(kmsg.UpdateMetadata), "ControlledShutdown": int16(kmsg.ControlledShutdown),
-	"write": holdWrite,
+	"write": holdWrite, "read": holdRead,
 }
 
 // parseMessage reads "Fetch" or "Fetch answer".
@@ -71,6 +75,17 @@ func (c *Cluster) releaseAll(message string) {
 	}
 }
 
+// lose breaks the connections of all that is held: who waits hears that, and not what came of it.
+func (c *Cluster) lose() {
+	for _, h := range c.holds {
+		for i, f := range h.lost {
+			c.after(h.held[i].owner, c.net.low, f)
+		}
+		h.held, h.lost = nil, nil
+	}
+	c.releaseAll("")
+}
+
 // held says whether something of that kind waits.
 func (c *Cluster) held(message string) bool {
 	key, answer, _ := parseMessage(message)
@@ -78,12 +93,12 @@ func (c *Cluster) held(message string) bool {
 }
 
 // pass lets f happen for owner now, or when a message of this kind is let go.
-func (c *Cluster) pass(from, to end, key int16, answer bool, owner *process, f func()) {
+func (c *Cluster) pass(from, to end, key int16, answer bool, owner *process, f, lost func()) {
 	for _, h := range c.holds {
 		if h.from == from && h.to == to && h.key == key && h.answer == answer {
 			c.trace.probe("message held")
 			c.trace.say(c.now, "a message from %d to %d is held (API %d, answer %v)", int(from), int(to), key, answer)
-			h.held = append(h.held, heldMessage{owner, f})
+			h.held, h.lost = append(h.held, heldMessage{owner, f}), append(h.lost, lost)
 			return
 		}
 	}
@@ -96,20 +111,32 @@ type heldClient struct {
 	e *clusterEnv
 }
 
-func (h *heldClient) pass(answer bool, f func()) {
+func (h *heldClient) pass(key int16, answer bool, f, lost func()) {
 	from, to := h.e.end, coordEnd
 	if answer {
 		from, to = to, from
 	}
-	h.e.c.pass(from, to, holdWrite, answer, &h.e.process, f)
+	h.e.c.pass(from, to, key, answer, &h.e.process, f, lost)
 }
 
 // Multi holds a transaction, or what came of it.
 func (h *heldClient) Multi(ops []coord.Op, done func([]coord.Result, error)) {
 	ops = slices.Clone(ops)
-	h.pass(false, func() {
+	lost := func() { done(nil, coord.ErrConnectionLoss) }
+	h.pass(holdWrite, false, func() {
 		h.Client.Multi(ops, func(results []coord.Result, err error) {
-			h.pass(true, func() { done(results, err) })
+			h.e.c.witnessWrite(err)
+			h.pass(holdWrite, true, func() { done(results, err) }, lost)
 		})
-	})
+	}, lost)
+}
+
+// Get holds a read, or what it found.
+func (h *heldClient) Get(path string, watch func(coord.Event), done func([]byte, coord.Stat, error)) {
+	lost := func() { done(nil, coord.Stat{}, coord.ErrConnectionLoss) }
+	h.pass(holdRead, false, func() {
+		h.Client.Get(path, watch, func(data []byte, st coord.Stat, err error) {
+			h.pass(holdRead, true, func() { done(data, st, err) }, lost)
+		})
+	}, lost)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-log/tidemark/broker/coord"
+	"github.com/tidemark-log/tidemark/experiments"
 	"github.com/tidemark-log/tidemark/sim/ghost"
 )
 
@@ -37,6 +38,20 @@ func (c *Cluster) move(at ghost.TP, to []*node) {
 	c.reassign(at, append([]int32{id}, replicas...))
 	c.after(nil, 100*time.Millisecond, func() {
 		c.ask(coord.PreferredElectionPath, coord.EncodePreferredElection([]coord.TopicPartition{{Topic: at.Topic, Partition: at.Partition}}))
+	})
+}
+
+// demand gives a step's condition a deadline: liveness while something is still broken.
+func (c *Cluster) demand(step int, f *experiments.Fault) {
+	s := c.story
+	if s.demanded > step {
+		return
+	}
+	s.demanded = step + 1
+	c.after(nil, f.For, func() {
+		if s.next == step && !s.due {
+			c.violated("%s: not %q within %v", f.Message, f.When, f.For)
+		}
 	})
 }
 

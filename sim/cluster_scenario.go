@@ -16,6 +16,7 @@ import (
 // story is a scenario under way: its steps come one after the other, when their time
 // or what they wait for has come. Nothing else breaks.
 type story struct {
+	demanded int // the last step whose deadline is set, from 1
 	*experiments.Scenario
 	next int
 	due  bool          // the next step's pause has begun
@@ -87,6 +88,9 @@ func (c *Cluster) tell() {
 		return
 	}
 	f := &s.Steps[s.next]
+	if f.Kind == experiments.FaultDemand {
+		c.demand(s.next, f)
+	}
 	if f.After != "" && c.trace.probes[f.After] == 0 || f.When != "" && !c.allSo(f.When) {
 		return
 	}
@@ -115,6 +119,7 @@ var conditions = map[string]func(c *Cluster) bool{
 	"ISR of one": func(c *Cluster) bool {
 		return c.everyPartition(func(t ghost.TP) bool { return len(c.ghost.StateOf(t).ISR) == 1 })
 	},
+	"topic made":   func(c *Cluster) bool { return c.tree.assigned != 0 },
 	"acknowledged": func(c *Cluster) bool { return c.ghost.Acked > 0 },
 }
 
@@ -143,7 +148,7 @@ func checkScenario(s *experiments.Scenario) error {
 		if f.After != "" && !slices.Contains(clusterProbes(), f.After) {
 			return fmt.Errorf("%s: step %d: after = %q: there is no probe of that name", s.Name, i+1, f.After)
 		}
-		if _, _, err := parseMessage(f.Message); f.Message != "" && err != nil {
+		if _, _, err := parseMessage(f.Message); f.Message != "" && f.Kind != experiments.FaultDemand && err != nil {
 			return fmt.Errorf("%s: step %d: %w", s.Name, i+1, err)
 		}
 	}
@@ -215,12 +220,18 @@ func (c *Cluster) act(f *experiments.Fault) {
 	case experiments.FaultMove:
 		c.move(tp(target.Partition), c.nodesOf(with))
 		return
+	case experiments.FaultReassign:
+		c.reassign(tp(target.Partition), f.Replicas)
+		return
 	case experiments.FaultHold:
 		for _, a := range c.endsOf(target) {
 			for _, b := range c.endsOf(with) {
 				c.hold(a, b, f.Message, lasts)
 			}
 		}
+		return
+	case experiments.FaultLose:
+		c.lose()
 		return
 	case experiments.FaultRelease:
 		c.releaseAll(f.Message)
