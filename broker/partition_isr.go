@@ -17,7 +17,7 @@ func (b *Broker) proposeISR(p *partition, pr *replica.Proposal) {
 	path := coord.PartitionStatePath(p.topic, p.index)
 	state := coord.PartitionState{
 		ControllerEpoch: p.controllerEpoch(), Leader: b.static.BrokerID, LeaderEpoch: pr.LeaderEpoch,
-		ISR: pr.ISR, ELR: pr.ELR, LastLeader: b.static.BrokerID,
+		ISR: pr.ISR, ELR: pr.ELR, LastLeader: coord.NoBroker, // while somebody leads: what the controller would write
 	}
 	ops := []coord.Op{coord.SetOp(path, state.Encode(), pr.PartitionEpoch)}
 	checks := 0

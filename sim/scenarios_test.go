@@ -133,3 +133,16 @@ when  = "end 1 = 77777"
 		t.Errorf("%d steps left of 1, violation %q", r.StepsLeft, r.Violation)
 	}
 }
+
+// TestAnISRChangeIsWrittenOnce: what a leader writes is what the controller wants, so
+// that does not write it again, and tell all replicas.
+func TestAnISRChangeIsWrittenOnce(t *testing.T) {
+	s, err := experiments.LoadScenario("c1-pending-expansion")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Run(1, Options{Scenario: s})
+	if n := r.Probes["state written as it was"]; r.Cluster.ISRChanges < 3 || n > 0 {
+		t.Errorf("%d changes of the ISR, and %d writes of what was there", r.Cluster.ISRChanges, n)
+	}
+}

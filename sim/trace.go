@@ -158,7 +158,7 @@ var clusterProbeNames = []string{
 
 // clusterRareNames are counted too, and need not be reached by every sweep.
 var clusterRareNames = []string{
-	"stale controller refused", "command to an earlier incarnation refused", "controlled shutdown not yet", "follower of another epoch refused", "follower told that it diverges", "conditional write refused", "follower behind its consumer", "read that ends before the log",
+	"stale controller refused", "command to an earlier incarnation refused", "controlled shutdown not yet", "follower of another epoch refused", "follower told that it diverges", "conditional write refused", "follower behind its consumer", "read that ends before the log", "state written as it was",
 	"message held", "damage reported", "segments deleted by retention", "idempotent session begun anew", "offset out of range", "consumer saw a truncation", "records expired before they were read",
 }
 

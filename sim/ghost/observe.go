@@ -240,6 +240,9 @@ func (s *State) StateWritten(tp TP, n StateNode, controllerEpoch int32) {
 		p.checkCandidates()
 		return
 	}
+	if n.Leader == old.Leader && n.LeaderEpoch == old.LeaderEpoch && slices.Equal(n.ISR, old.ISR) && slices.Equal(n.ELR, old.ELR) && slices.Equal(n.Replicas, old.Replicas) {
+		s.probe("state written as it was", 1)
+	}
 	p.s2StateEpochs(old, n)
 	p.s27ControllerFence(old, n, controllerEpoch)
 	if n.LeaderEpoch != old.LeaderEpoch {
