@@ -51,6 +51,11 @@ func TestABadScenarioIsAnErrorThatSaysWhere(t *testing.T) {
 		{`at     = "5s"`, `at = "soon"`, `at = "soon": want a duration`},
 		{`says  `, `sayz  `, "unknown key sayz"},
 		{`fault  = "kill"`, `fault  = "power-off"`, "E0 allows no lossy fault"},
+		{`fault  = "kill"`, `fault  = "hold"` + "\nwith = \"broker 2\"", "fault hold: message is missing"},
+		{`wait   = "10ms"`, `message = "Fetch"`, "fault kill: has no use for message"},
+		{`fault  = "kill"`, `fault  = "reassign"`, "fault reassign: want a partition as target, and replicas"},
+		{`fault  = "kill"`, `fault  = "demand"`, "fault demand: want when, for and message"},
+		{`entry `, "assignment = [1, 2]\nentry ", "assignment [1 2]"},
 		{`entry `, "replicas = 4\nentry ", "4 replicas on 3 brokers"},
 	} {
 		text := strings.Replace(b1, f.from, f.to, 1)

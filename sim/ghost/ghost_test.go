@@ -231,6 +231,11 @@ func TestEachInvariantCatchesItsFault(t *testing.T) {
 			c.commit(1, 1, 1, 2)
 			c.state(1, 0, []int32{1, 2, 3}, nil)
 		}},
+		{"a member of the ISR that truncates to nothing (B9)", "S5", strict, func(c *cluster) {
+			c.write(c.batch(0, 0), 1, 2, 3)
+			c.commit(1, 1, 1, 2, 3)
+			c.LogChanged(2, t0, Bounds{}, 0)
+		}},
 		{"a member of the ELR without what was committed", "S5", strict, func(c *cluster) {
 			c.state(1, 0, []int32{1, 2}, nil)
 			x := c.batch(0, 0)
