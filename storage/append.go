@@ -17,7 +17,7 @@ func (l *segmentLog) Append(batches []byte, a AppendArgs) (Appended, error) {
 	if err := l.writable(); err != nil {
 		return Appended{}, err
 	}
-	if err := l.ownNames(); err != nil {
+	if err := l.settle(); err != nil {
 		return Appended{}, err
 	}
 	if a.Replica {

@@ -35,9 +35,8 @@ func everyNth(cfg LogConfig) int64 {
 	return 1
 }
 
-// recovered opens what a crash left and holds it against the model. Then the log
-// must work like any other.
-func (w *crashWorld) recovered(disk *vfs.Sim, power bool) {
+// opened opens what a crash left and holds it against the model.
+func (w *crashWorld) opened(disk *vfs.Sim, power bool) {
 	t := w.t
 	t.Helper()
 	w.disk, w.fs, w.l, w.d = disk, disk, nil, nil
@@ -57,15 +56,26 @@ func (w *crashWorld) recovered(disk *vfs.Sim, power bool) {
 		t.Fatalf("opening the log: %v", err)
 	}
 	w.l = l.(*segmentLog)
+	if e := d.CleanEpoch(); e != -1 && (e != w.closing || w.l.LogEndOffset() != w.end()) {
+		t.Errorf("the mark of broker epoch %d over a log that ends at %d; %d was shut down, and ended at %d", e, w.l.LogEndOffset(), w.closing, w.end())
+	}
+	w.closing = -1
 	for _, c := range rep.Damage {
 		if !power || c.Offset < w.certain() {
 			t.Errorf("damage reported after a crash: %v (flushed to %d)", &c, w.flushed)
 		}
 	}
 	w.adopt(power)
-	if hw, ok := d.HighWatermark("orders", 0); ok && hw > w.l.LogEndOffset() {
-		t.Errorf("high watermark %d above the log end %d", hw, w.l.LogEndOffset())
+	if hw, ok := d.HighWatermark("orders", 0); ok && hw > min(w.l.LogEndOffset(), w.watermark) {
+		t.Errorf("high watermark %d; the log ends at %d, and it was %d", hw, w.l.LogEndOffset(), w.watermark)
 	}
+}
+
+// recovered opens what a crash left. Then the log must work like any other.
+func (w *crashWorld) recovered(disk *vfs.Sim, power bool) {
+	t := w.t
+	t.Helper()
+	w.opened(disk, power)
 	w.verifyReads()
 	w.verifyTimes()
 	for _, id := range []int64{7, 8, 9} {
@@ -123,6 +133,16 @@ func (w *crashWorld) adopt(power bool) {
 	}
 	if start > max(w.start, w.startTo) && start > 0 {
 		t.Fatalf("log starts at %d, which nobody asked for (%d, %d)", start, w.start, w.startTo)
+	}
+	if w.dropped && start == end {
+		// All of the old content may be gone already, and the new beginning not be there yet.
+		if end != w.emptyAt && end > w.start && (len(w.log) > 0 || end != w.base) {
+			t.Fatalf("log [%d, %d) after a crash while it was emptied to begin at %d", start, end, w.emptyAt)
+		}
+		w.emptied(end)
+		w.dropped = false
+		w.epoch++
+		return
 	}
 	at := 0
 	for _, b := range readAll(t, w.l, start, 1<<20) {
@@ -205,8 +225,29 @@ func (w *crashWorld) endHere(t *testing.T, op vfs.Op, seed uint64) (problems []s
 	} else {
 		disk.Crash(rand.New(rand.NewPCG(uint64(op.N), seed)))
 	}
-	rec.try(func() { v.recovered(disk, seed > 0) })
+	rec.try(func() {
+		if seed == 0 && op.Kind <= vfs.OpMkdirAll {
+			v.powerCutSoonAfter(disk.Clone(), op.N)
+		}
+		v.recovered(disk, seed > 0)
+	})
 	return rec.problems
+}
+
+// powerCutSoonAfter lets the process that follows a kill write before the power is
+// cut: names that the killed one had changed may come back then.
+func (w *crashWorld) powerCutSoonAfter(disk *vfs.Sim, seed int64) {
+	v := w.clone(w.t)
+	v.opened(disk, false)
+	for _, id := range []int64{7, 8, 9} {
+		v.recallProducer(id)
+	}
+	v.pinned, v.pending, v.sending, v.cutTo, v.faulty = nil, nil, nil, -1, true
+	if err := v.run([]string{"append 3"}); err != nil {
+		w.t.Fatalf("after a kill: %v", err)
+	}
+	disk.Crash(rand.New(rand.NewPCG(uint64(seed), 9)))
+	v.recovered(disk, true)
 }
 
 func TestACrashAtAnyFileOperationLosesNothingFlushed(t *testing.T) {
@@ -227,6 +268,9 @@ func TestACrashAtAnyFileOperationLosesNothingFlushed(t *testing.T) {
 type plantedFault string
 
 const (
+	watermarkStays   plantedFault = "high watermark stays above a truncation"
+	markStays        plantedFault = "clean mark stays" // H2
+	noPartitionSync  plantedFault = "no sync of the partition's directory"
 	noDirectorySync  plantedFault = "no directory sync"           // H5
 	noSegmentSync    plantedFault = "no sync of segments"         // A5
 	noIndexSync      plantedFault = "no sync of indexes"          // H6
@@ -240,8 +284,10 @@ const (
 func (p plantedFault) hook(op vfs.Op) error {
 	skip := false
 	switch op.Kind {
+	case vfs.OpRemove:
+		skip = p == markStays && strings.HasSuffix(op.Name, cleanFile)
 	case vfs.OpSyncDir:
-		skip = p == noDirectorySync
+		skip = p == noDirectorySync || p == noPartitionSync && strings.HasSuffix(op.Name, "orders-0")
 	case vfs.OpSync:
 		skip = (p == noSegmentSync && strings.HasSuffix(op.Name, logSuffix)) ||
 			(p == noIndexSync && strings.HasSuffix(op.Name, "index")) ||
@@ -266,6 +312,8 @@ func (f skippingFS) Open(name string, mode vfs.Mode) (vfs.File, error) {
 	return skippingFile{file}, nil
 }
 
+func (f skippingFS) Remove(name string) error { return notSkipped(f.FS.Remove(name)) }
+
 func (f skippingFS) SyncDir(dir string) error { return notSkipped(f.FS.SyncDir(dir)) }
 
 type skippingFile struct{ vfs.File }
@@ -280,7 +328,7 @@ func notSkipped(err error) error {
 }
 
 func TestTheCrashTestSeesPlantedFaults(t *testing.T) {
-	for _, plant := range []plantedFault{noDirectorySync, noSegmentSync, noIndexSync, noCheckpointSync, ackBeforeSync, trustedTail, unpinnedRegion} {
+	for _, plant := range []plantedFault{watermarkStays, markStays, noPartitionSync, noDirectorySync, noSegmentSync, noIndexSync, noCheckpointSync, ackBeforeSync, trustedTail, unpinnedRegion} {
 		t.Run(string(plant), func(t *testing.T) {
 			bad, _ := crashEverywhere(t, crashConfigs()["page/logical"], plant)
 			if len(bad) == 0 {
@@ -357,6 +405,7 @@ func failEverywhere(t *testing.T, cfg LogConfig, step int64, kinds ...vfs.OpKind
 		rec := &recorder{TB: t}
 		w := newCrashWorld(rec, cfg)
 		nth := vfs.FailNth(n, nil, kinds...)
+		w.faulty = true
 		w.fs = vfs.WithHook(w.disk, nth.Hook)
 		var err error
 		rec.try(func() { err = w.run(crashScript) })

@@ -25,6 +25,10 @@ var crashScript = []string{
 	"pin 0", "retain 2500", "append 2", "flush", "unpin", "remove", "read",
 	"append 2", "flush", "retain 1600", "checkpoint", "append 1", "flush", "checkpoint", "advance 20", "flush", "checkpoint",
 	"append 5", "kill", "open", "read", "append 5", "flush", "checkpoint", "close", "open", "dup 7",
+	"replica 3", "flush", "checkpoint", "replica 2", "assign", "append 1", "idem 7", "epoch", "truncate -2", "replica 3", "truncate 99", "kill", "open", "replica 2",
+	"pin -2", "restart 7", "replica 3", "idem 7", "unpin", "remove", "checkpoint", "replica 2", "flush", "checkpoint", "restart -2", "replica 2", "flush", "checkpoint", "truncate -1", "replica 4",
+	"restart 0", "assign", "append 1", "span", "replica 2", "checkpoint", "close", "open", "idem 7", "replica 2", "kill", "open", "restart 3", "restart 3", "replica 2", "flush",
+	"restart 2", "idem 7", "begin", "restart 1", "replica 2", "end", "replica 1", "advance 9999", "checkpoint",
 	"idem 8", "truncate 0", "append 4", "idem 9", "flush", "drop", "open", "append 3", "flush", "sweep", "checkpoint", "append 2", "close", "open", "read",
 }
 
@@ -67,7 +71,14 @@ type crashWorld struct {
 	sending []byte // batches that Append was given
 	cutTo   int64  // where Truncate cuts; -1: no truncation under way
 	startTo int64
-	dropped bool // a deletion of the partition is under way: its old content or nothing
+	dropped bool // a deletion or full truncation is under way: its old content, as much of it as may be, or nothing
+
+	faulty      bool  // file operations fail: a clean shutdown may not be seen
+	emptyAt     int64 // where the log may begin then, when there is nothing
+	base        int64 // where the log began when it was last emptied
+	watermark   int64 // no checkpoint since says more
+	brokerEpoch int64
+	closing     int64 // broker epoch of the clean shutdown that was begun last; -1: there were changes since
 }
 
 type pinnedRegion struct {
@@ -76,14 +87,14 @@ type pinnedRegion struct {
 }
 
 func newCrashWorld(t testing.TB, cfg LogConfig) *crashWorld {
-	return &crashWorld{t: t, disk: vfs.NewSim(nil), cfg: cfg, rng: rand.New(rand.NewPCG(3, 4)), now: 1000, producers: map[int64]*modelProducer{}, cutTo: -1}
+	return &crashWorld{t: t, disk: vfs.NewSim(nil), cfg: cfg, rng: rand.New(rand.NewPCG(3, 4)), now: 1000, producers: map[int64]*modelProducer{}, cutTo: -1, closing: -1}
 }
 
 func (w *crashWorld) end() int64 {
 	if n := len(w.log); n > 0 {
 		return w.log[n-1].next
 	}
-	return 0
+	return w.base
 }
 
 // run goes through the script until an error.
@@ -119,19 +130,34 @@ func (w *crashWorld) step(line string) error {
 	case "flush", "begin", "end":
 		return w.flush(name)
 	case "checkpoint":
-		return w.d.Checkpoint([]PartitionOffset{{"orders", 0, w.l.FlushedOffset()}})
+		before := w.watermark
+		w.watermark = max(before, w.l.FlushedOffset())
+		err := w.d.Checkpoint([]PartitionOffset{{"orders", 0, w.l.FlushedOffset()}})
+		if err == nil {
+			w.watermark = w.l.FlushedOffset()
+		}
+		return err
 	case "read":
 		w.verifyReads()
 	case "pin", "unpin":
 		return w.pin(name, n)
 	case "truncate":
-		return w.truncate(n)
+		return w.keepingWatermark(func() error { return w.truncate(n) })
+	case "replica":
+		return w.replica(n, 0)
+	case "span":
+		return w.span()
+	case "restart":
+		return w.restart(n)
+	case "assign":
+		w.epoch++
+		return w.l.AssignEpoch(w.epoch, w.end())
 	case "retain":
 		return w.retain(int64(n))
 	case "advance":
 		w.startTo = int64(n)
 		if w.cfg.Offsets == OffsetsByte {
-			w.startTo = w.log[n/3].base
+			w.startTo = w.log[min(n/3, len(w.log)-1)].base
 		}
 		w.startTo = min(w.startTo, w.end())
 		err := w.l.AdvanceLogStart(w.startTo, w.end())
@@ -146,7 +172,9 @@ func (w *crashWorld) step(line string) error {
 	case "sweep":
 		return w.d.RemoveExpired(w.now)
 	case "close":
-		if err := w.d.Close(true, -1); err != nil {
+		w.brokerEpoch++
+		w.closing = w.brokerEpoch
+		if err := w.d.Close(true, w.closing); err != nil {
 			return err
 		}
 		w.flushed = w.end()
@@ -154,12 +182,13 @@ func (w *crashWorld) step(line string) error {
 		w.disk.Kill()
 		w.d, w.l = nil, nil
 	case "drop":
-		w.dropped = true
+		w.dropped, w.emptyAt = true, 0
 		if err := w.d.Delete("orders", 0, w.now); err != nil {
 			return err
 		}
 		w.dropped = false
 		w.log, w.start, w.flushed, w.epoch, w.l = nil, 0, 0, 0, nil
+		w.base, w.watermark = 0, 0
 		clear(w.producers)
 	default:
 		w.t.Fatalf("script: %q", line)
@@ -176,7 +205,14 @@ func (w *crashWorld) open() error {
 		return err
 	}
 	w.d = d
-	return w.openLog()
+	if err := w.openLog(); err != nil {
+		return err
+	}
+	if got := d.CleanEpoch(); got != w.closing && !(w.faulty && got == -1) {
+		w.t.Errorf("opened after a clean shutdown of broker epoch %d, which was %d", got, w.closing)
+	}
+	w.closing = -1
+	return nil
 }
 
 func (w *crashWorld) openLog() error {
@@ -206,6 +242,98 @@ func (w *crashWorld) take(b []byte) {
 	w.sending = nil
 }
 
+// replica appends n batches as a leader of this epoch sends them, the last of
+// them of producer 7, and the beginning of one more.
+func (w *crashWorld) replica(n int, below int64) error {
+	var sent []byte
+	next := w.end() - below
+	for i := range n + 1 {
+		s := batchSpec{records: 2, valueSize: 20 + w.rng.IntN(200), timestamp: w.now + int64(w.rng.IntN(40))}
+		p := w.producers[7]
+		if i == n-1 {
+			if p == nil {
+				p = &modelProducer{}
+				w.producers[7] = p
+			}
+			s.producer, s.sequence = 7, p.next
+		}
+		b := s.build()
+		if i == n-1 {
+			*p = modelProducer{next: p.next + 2, last: bytes.Clone(b), base: next}
+		}
+		record.SetLeaderEpoch(b, w.epoch)
+		record.SetBaseOffset(b, next)
+		if w.cfg.Offsets == OffsetsByte {
+			record.SetByteOffsets(b, next)
+		}
+		next = record.ReadHeader(b).NextOffset()
+		if i == n {
+			b = b[:w.rng.IntN(len(b))]
+		}
+		sent = append(sent, b...)
+	}
+	w.sending = sent
+	a, err := w.l.Append(sent, AppendArgs{LeaderEpoch: w.epoch, Now: w.now, Replica: true})
+	if err != nil {
+		return err
+	}
+	w.take(sent)
+	if a.LastOffset+1 != w.end() {
+		w.t.Errorf("a leader's batches end at %d, taken up to %d", w.end(), a.LastOffset+1)
+	}
+	return nil
+}
+
+// restart empties the log, to begin so many offsets above its end, or at one of its last batches.
+func (w *crashWorld) restart(n int) error {
+	to := w.end() + int64(n)
+	if n < 0 {
+		to = w.log[len(w.log)+n].base
+	}
+	w.startTo, w.dropped, w.emptyAt = max(w.startTo, to), true, to
+	if err := w.l.TruncateFullyAndStartAt(to); err != nil {
+		return err
+	}
+	w.emptied(to)
+	w.dropped = false
+	if w.l.LatestEpoch() != -1 || w.l.LogStartOffset() != to || w.l.LogEndOffset() != to {
+		w.t.Errorf("begun anew at %d: [%d, %d), epoch %d", to, w.l.LogStartOffset(), w.l.LogEndOffset(), w.l.LatestEpoch())
+	}
+	return nil
+}
+
+func (w *crashWorld) emptied(at int64) {
+	w.log, w.base, w.start, w.startTo, w.flushed, w.watermark = nil, at, at, at, at, min(w.watermark, at)
+	clear(w.producers)
+}
+
+// keepingWatermark is a planted fault: the checkpoint of high watermarks is after f what it was before.
+func (w *crashWorld) keepingWatermark(f func() error) error {
+	name := w.d.file(highWatermarkFile)
+	before, err := readFile(w.disk, name, 1<<20)
+	if err2 := f(); w.plant != watermarkStays || err != nil || err2 != nil {
+		return err2
+	}
+	return replaceFileDurably(w.disk, name, before)
+}
+
+// span begins the log inside a batch of its leader, and appends that.
+func (w *crashWorld) span() error {
+	if err := w.restart(20); err != nil {
+		return err
+	}
+	start := w.end()
+	w.dropped, w.emptyAt = true, start-1
+	if err := w.replica(1, 1); err != nil {
+		return err
+	}
+	w.dropped, w.flushed = false, w.log[0].base
+	if w.l.LogStartOffset() != start {
+		w.t.Errorf("the log begins at %d, its leader's at %d", w.l.LogStartOffset(), start)
+	}
+	return nil
+}
+
 func (w *crashWorld) idempotent(id int64) error {
 	p := w.producers[id]
 	if p == nil {
@@ -216,6 +344,9 @@ func (w *crashWorld) idempotent(id int64) error {
 	a, err := w.append(s.build())
 	if err != nil {
 		return err
+	}
+	if a.Duplicate {
+		w.t.Errorf("a new batch of producer %d is taken for a resend: %+v", id, a)
 	}
 	*p = modelProducer{next: p.next + 2, last: s.build(), base: a.BaseOffset}
 	return nil
@@ -326,12 +457,20 @@ func (w *crashWorld) truncate(n int) error {
 	for n < len(w.log) && n > 0 && w.log[n].base < w.l.LogStartOffset() {
 		n++
 	}
+	if n >= len(w.log) {
+		return w.l.Truncate(w.end()) // changes nothing but what is known of an epoch without a batch
+	}
 	w.cutTo = w.log[n].base
 	if err := w.l.Truncate(w.cutTo); err != nil {
 		return err
 	}
 	w.flushed = min(w.flushed, w.cutTo)
 	w.start = min(w.start, w.cutTo)
+	w.startTo = w.start
+	w.watermark = min(w.watermark, w.cutTo)
+	if n == 0 {
+		w.base = w.cutTo
+	}
 	w.log, w.cutTo = w.log[:n], -1
 	for _, id := range []int64{7, 8, 9} {
 		w.recallProducer(id)

@@ -60,6 +60,7 @@ type Dir struct {
 	watermarks map[topicPartition]int64
 	starts     map[topicPartition]int64
 	gone       []topicPartition  // deleted, and perhaps still in the files
+	unsettled  bool              // recovery lowered some of the offsets, and the files may not know
 	unwritten  bool              // some of gone are out of the maps and perhaps not out of the files
 	written    map[string]string // each file's content as last written: an idle directory is not synced for nothing
 

@@ -75,7 +75,7 @@ func (d *Dir) Checkpoint(highWatermarks []PartitionOffset) error {
 	if err := d.writeLogStarts(); err != nil {
 		return err
 	}
-	d.unwritten = false
+	d.unwritten, d.unsettled = false, false
 	return nil
 }
 
@@ -184,13 +184,39 @@ func (d *Dir) lowerWatermark(dir string, end int64) error {
 	return d.writeOffsets(highWatermarkFile, d.watermarks)
 }
 
-// capWatermark keeps a high watermark from lying above the log's end, which recovery may have lowered.
-func (d *Dir) capWatermark(tp topicPartition, end int64) {
+// fit keeps a checkpointed high watermark and log start from lying above the log's
+// ends, which recovery may have lowered. due says that they did: settle must make that
+// durable before anything is appended, which they would hide or call committed at
+// the next start. Not at once: after a power cut that may be so of thousands of partitions.
+func (d *Dir) fit(tp topicPartition, start, end int64) (due bool) {
 	d.checkpoint.Lock()
 	defer d.checkpoint.Unlock()
 	if w, ok := d.watermarks[tp]; ok && w > end {
-		d.watermarks[tp] = end
+		d.watermarks[tp], due = end, true
 	}
+	if s, ok := d.starts[tp]; ok && s > start {
+		d.starts[tp], due = start, true
+	}
+	d.unsettled = d.unsettled || due
+	return due
+}
+
+// settle makes durable what fit lowered until now, for all partitions.
+func (d *Dir) settle() error {
+	d.checkpoint.Lock()
+	defer d.checkpoint.Unlock()
+	if !d.unsettled {
+		return nil
+	}
+	err := d.writeOffsets(highWatermarkFile, d.watermarks)
+	if err == nil {
+		err = d.writeLogStarts()
+	}
+	d.unsettled = err != nil
+	if errors.Is(err, vfs.ErrTooManyOpen) {
+		return errors.Unwrap(err) // no write has failed
+	}
+	return err
 }
 
 func (d *Dir) openLogs() []openLog {

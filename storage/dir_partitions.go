@@ -50,7 +50,13 @@ func (d *Dir) Open(topic string, topicID [16]byte, partition int32, cfg LogConfi
 	if saved.clean && !rep.Clean {
 		d.unlike.Store(true)
 	}
-	d.capWatermark(tp, l.LogEndOffset())
+	if d.fit(tp, l.LogStartOffset(), l.LogEndOffset()) {
+		if s, ok := l.(*segmentLog); ok {
+			s.unsettled = true
+		} else if err := d.settle(); err != nil {
+			return nil, rep, errors.Join(err, l.Close())
+		}
+	}
 	d.mu.Lock()
 	d.logs[tp] = l
 	d.mu.Unlock()

@@ -55,6 +55,28 @@ func TestALogDirectoryIsThereAfterAPowerCut(t *testing.T) {
 	}
 }
 
+func TestANewPartitionIsThereAfterAPowerCut(t *testing.T) {
+	disk, cfg := vfs.NewSim(nil), testConfig()
+	testOpen(t, testDir(t, disk), cfg)
+	for seed := range uint64(40) {
+		c := disk.Clone()
+		c.Crash(rand.New(rand.NewPCG(seed, 1)))
+		d := testDir(t, c)
+		if _, _, err := d.Open("orders", [16]byte{9}, 0, cfg, 1000); err == nil {
+			t.Fatalf("seed %d: a topic of another id has it", seed)
+		}
+		l, _ := testOpen(t, d, cfg)
+		if _, err := l.Append(batchSpec{}.build(), AppendArgs{LeaderEpoch: -1, Now: 1000}); err != nil { // no epoch, whose file would sync the names
+			t.Fatal(err)
+		}
+		testFlush(t, l)
+		c.Crash(rand.New(rand.NewPCG(seed, 2)))
+		if l, _ := testOpen(t, testDir(t, c), cfg); l.LogEndOffset() != 1 {
+			t.Fatalf("seed %d: log end offset %d, 1 was flushed", seed, l.LogEndOffset())
+		}
+	}
+}
+
 func TestTheFirstFlushAfterAKillSyncsNamesMadeBefore(t *testing.T) {
 	disk, cfg := vfs.NewSim(nil), testConfig()
 	l, _ := testOpen(t, testDir(t, disk), cfg)

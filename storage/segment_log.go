@@ -44,6 +44,7 @@ type segmentLog struct {
 	names        int64 // changes of the directory's names
 	namesDurable int64 // … of which a directory sync has covered so many
 	foreignNames int64 // … and so many are of the process before, which was killed
+	unsettled    bool  // opening lowered what the checkpoints say of this log: see Dir.fit
 	cuts         int64 // truncations: a flush begun before one says nothing about what was appended after
 	batchMax     int   // largest batch that can be here, bytes: how far an offset inside one is looked for
 }
@@ -199,14 +200,27 @@ func (l *segmentLog) writable() error {
 	return nil
 }
 
-// ownNames makes durable what a killed process made or renamed, before the first
-// change builds on it: an old name that came back would stand beside what takes its
-// place. Not when the log opens, which most partitions of a broker do only to wait.
-func (l *segmentLog) ownNames() error {
-	if l.foreignNames <= l.namesDurable {
-		return nil
+// settle makes durable, before the first change builds on it, what opening found and
+// left: names that a killed process made or changed, of which an old one that came back
+// would stand beside what takes its place, and what Dir.fit lowered. Not when the log
+// opens, which most partitions of a broker do only to wait.
+func (l *segmentLog) settle() error {
+	if l.foreignNames > l.namesDurable {
+		switch err := l.fs.SyncDir(l.path); {
+		case errors.Is(err, vfs.ErrTooManyOpen):
+			return err // nothing was done: the next attempt will
+		case err != nil:
+			return l.fail("fsync", l.path, 0, err)
+		}
+		l.namesDurable = l.names
 	}
-	return l.syncNames()
+	if l.unsettled {
+		if err := l.dir.settle(); err != nil {
+			return err
+		}
+		l.unsettled = false
+	}
+	return nil
 }
 
 var errClosed = errors.New("log is closed")

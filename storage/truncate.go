@@ -18,7 +18,7 @@ func (l *segmentLog) Truncate(offset int64) error {
 		l.epochs.truncateEnd(end)
 		return nil
 	}
-	if err := l.ownNames(); err != nil {
+	if err := l.settle(); err != nil {
 		return err
 	}
 	offset = max(offset, 0)
@@ -52,7 +52,7 @@ func (l *segmentLog) truncateBelowEnd(offset int64) error {
 		}
 		end = min(end, h.BaseOffset)
 	}
-	if err := l.lowerEnd(end); err != nil {
+	if err := l.lowerEnd(end, end); err != nil {
 		return err
 	}
 	if err := l.cutSegment(i, pos, end); err != nil {
@@ -67,8 +67,9 @@ func (l *segmentLog) cutPosition(i int, offset int64) (int64, error) {
 	return l.limitPosition(i, offset)
 }
 
-// lowerEnd makes end the log end offset, and makes sure that no recovery point lies above it.
-func (l *segmentLog) lowerEnd(end int64) error {
+// lowerEnd makes end the log end offset, and makes sure that no recovery point lies
+// above durable: nothing from there on may be there after a crash.
+func (l *segmentLog) lowerEnd(end, durable int64) error {
 	l.cuts++
 	l.found.clear()
 	// Gone before the directory's sync below: one that came back would be taken
@@ -80,10 +81,10 @@ func (l *segmentLog) lowerEnd(end int64) error {
 	if l.logStart.Load() > end {
 		l.logStart.Store(end)
 	}
-	if l.flushed.Load() > end {
-		l.flushed.Store(end)
+	if l.flushed.Load() > durable {
+		l.flushed.Store(durable)
 	}
-	if l.checkpointed.Load() > end {
+	if l.checkpointed.Load() > durable {
 		if err := l.dir.saveRecoveryPoints(); err != nil {
 			return l.fail("checkpoint", recoveryPointFile, 0, err)
 		}
@@ -208,9 +209,9 @@ func (l *segmentLog) afterCut(end int64) error {
 	return nil
 }
 
-// restartAt empties the log and begins it anew at offset, below its first segment.
+// restartAt empties the log and begins it anew at offset, below its end.
 func (l *segmentLog) restartAt(offset int64) error {
-	if err := l.lowerEnd(offset); err != nil {
+	if err := l.lowerEnd(offset, min(offset, l.segments[0].base)); err != nil {
 		return err
 	}
 	created := l.active().created
@@ -237,7 +238,7 @@ func (l *segmentLog) TruncateFullyAndStartAt(offset int64) error {
 	if err := checkStart(l.path, offset); err != nil {
 		return err
 	}
-	if err := l.ownNames(); err != nil {
+	if err := l.settle(); err != nil {
 		return err
 	}
 	if offset < l.end.Load() {
