@@ -23,7 +23,14 @@ type (
 		duplicate bool // a resend: nothing may be written
 		refused   bool // a sequence that does not follow
 	}
-	opRead struct {
+	opReplica struct {
+		opAppend
+		cut     []byte // the beginning of one more batch, left out
+		garbage bool   // a bit flips on the way: nothing may be written
+	}
+	opAssign  struct{ epoch int32 }
+	opRestart struct{ at int64 }
+	opRead    struct {
 		at, limit int64
 		batches   int // how many to collect, across segments
 		maxBytes  int
@@ -54,6 +61,11 @@ type batchMeta struct {
 func (o opAppend) String() string {
 	return fmt.Sprintf("append of %d batches in %d bytes, epoch %d, duplicate=%v refused=%v", len(o.meta), len(o.batches), o.epoch, o.duplicate, o.refused)
 }
+func (o opReplica) String() string {
+	return fmt.Sprintf("replica's %s, %d bytes of another, garbage=%v", o.opAppend, len(o.cut), o.garbage)
+}
+func (o opAssign) String() string  { return fmt.Sprintf("assign epoch %d", o.epoch) }
+func (o opRestart) String() string { return fmt.Sprintf("truncate fully and start at %d", o.at) }
 func (o opRead) String() string {
 	return fmt.Sprintf("read %d batches at %d below %d, %d bytes at a time", o.batches, o.at, o.limit, o.maxBytes)
 }
@@ -75,6 +87,7 @@ type generator struct {
 	now       int64
 	epoch     int32
 	start     int64
+	base      int64       // where the log was begun last
 	batches   []batchMeta // everything not truncated, also what lies below start
 	producers [3]producerSeq
 }
@@ -111,13 +124,21 @@ func (g *generator) end() int64 {
 	if n := len(g.batches); n > 0 {
 		return g.batches[n-1].ordinal + g.batches[n-1].records
 	}
-	return 0
+	return g.base
 }
 
 func (g *generator) next() op {
 	switch k := g.rng.IntN(100); {
-	case k < 40:
+	case k < 30:
 		return g.append()
+	case k < 38:
+		return g.replica()
+	case k < 40:
+		if g.rng.IntN(2) == 0 {
+			return g.restart()
+		}
+		g.epoch++
+		return opAssign{g.epoch}
 	case k < 60:
 		return g.read()
 	case k < 67:
@@ -176,6 +197,43 @@ func (g *generator) append() op {
 		g.batches = g.batches[:len(g.batches)-1]
 	}
 	return o
+}
+
+// replica is an append of what a leader of the current epoch answers.
+func (g *generator) replica() op {
+	o := opReplica{opAppend: opAppend{epoch: g.epoch, now: g.now}, garbage: g.rng.IntN(6) == 0}
+	if o.garbage {
+		known := len(g.batches)
+		o.add(g.batch(nil))
+		g.batches = g.batches[:known]
+		return o
+	}
+	for range 1 + g.rng.IntN(3) {
+		p := &g.producers[g.rng.IntN(len(g.producers))]
+		if g.rng.IntN(2) == 0 {
+			p = nil
+		}
+		o.add(g.batch(p))
+	}
+	if g.rng.IntN(2) == 0 {
+		b, _ := g.batch(nil)
+		g.batches = g.batches[:len(g.batches)-1]
+		o.cut = b[:g.rng.IntN(len(b))]
+	}
+	return o
+}
+
+// restart begins the log anew, mostly above its end.
+func (g *generator) restart() op {
+	at := g.end() + []int64{0, 1, 1000}[g.rng.IntN(3)]
+	if g.rng.IntN(3) == 0 {
+		at = g.boundary()
+	}
+	g.batches, g.base, g.start = nil, at, at
+	for i := range g.producers {
+		g.producers[i] = producerSeq{id: g.producers[i].id + int64(len(g.producers))}
+	}
+	return opRestart{at}
 }
 
 func (o *opAppend) add(b []byte, m batchMeta) {

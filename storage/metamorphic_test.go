@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -55,13 +56,16 @@ func storageCombinations() []Combination {
 // TestMetamorphicTestBites plants faults in one engine: each must show.
 func TestMetamorphicTestBites(t *testing.T) {
 	for name, plant := range map[string]func(Log) Log{
-		"log start one further":            func(l Log) Log { return startOneFurther{l} },
-		"timestamp found one record late":  func(l Log) Log { return timestampLate{l} },
-		"a read skips a batch":             func(l Log) Log { return skipsBatch{l} },
-		"a truncation cuts a batch less":   func(l Log) Log { return cutsLess{l} },
-		"a resend is written again":        func(l Log) Log { return &writesTwice{Log: l} },
-		"a pinned region changes":          func(l Log) Log { return &unpinned{Log: l} },
-		"a flush says too much of nothing": func(l Log) Log { return flushesNothing{l} },
+		"log start one further":               func(l Log) Log { return startOneFurther{l} },
+		"timestamp found one record late":     func(l Log) Log { return timestampLate{l} },
+		"a read skips a batch":                func(l Log) Log { return skipsBatch{l} },
+		"a truncation cuts a batch less":      func(l Log) Log { return cutsLess{l} },
+		"a leader's batches are stamped anew": func(l Log) Log { return stampsReplicas{l} },
+		"a log is begun anew one further":     func(l Log) Log { return begunFurther{l} },
+		"an epoch without a batch stays":      func(l Log) Log { return &keepsBegun{Log: l, epoch: -1} },
+		"a resend is written again":           func(l Log) Log { return &writesTwice{Log: l} },
+		"a pinned region changes":             func(l Log) Log { return &unpinned{Log: l} },
+		"a flush says too much of nothing":    func(l Log) Log { return flushesNothing{l} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(10) {
@@ -125,6 +129,36 @@ func (f cutsLess) Truncate(offset int64) error {
 	}
 	return f.Log.Truncate(record.ReadHeader(b).NextOffset())
 }
+
+type stampsReplicas struct{ Log }
+
+func (f stampsReplicas) Append(b []byte, a AppendArgs) (Appended, error) {
+	if a.Replica {
+		if h := record.ReadHeader(b); h.Size() == len(b) {
+			a.Replica = false
+			a.LeaderEpoch++
+		}
+	}
+	return f.Log.Append(b, a)
+}
+
+type begunFurther struct{ Log }
+
+func (f begunFurther) TruncateFullyAndStartAt(offset int64) error {
+	return f.Log.TruncateFullyAndStartAt(offset + 1)
+}
+
+type keepsBegun struct {
+	Log
+	epoch int32
+}
+
+func (f *keepsBegun) AssignEpoch(epoch int32, start int64) error {
+	f.epoch = epoch
+	return f.Log.AssignEpoch(epoch, start)
+}
+
+func (f *keepsBegun) LatestEpoch() int32 { return max(f.epoch, f.Log.LatestEpoch()) }
 
 type writesTwice struct {
 	Log
@@ -247,6 +281,12 @@ func (r *run) perform(o op) (string, error) {
 	switch o := o.(type) {
 	case opAppend:
 		return r.append(o)
+	case opReplica:
+		return r.replica(o)
+	case opAssign:
+		return "", r.log.AssignEpoch(o.epoch, r.log.LogEndOffset())
+	case opRestart:
+		return r.restart(o)
 	case opRead:
 		return r.read(o)
 	case opTimestamp:
@@ -256,6 +296,9 @@ func (r *run) perform(o op) (string, error) {
 		}
 		return fmt.Sprintf("record %d at %d of epoch %d ", r.ordinal(offset), ts, epoch), nil
 	case opEpoch:
+		if r.log.LogStartOffset() == r.log.LogEndOffset() {
+			return "", nil // what an emptied log knows of its last epoch differs, and says nothing
+		}
 		found, end := r.log.EndOffsetForEpoch(o.epoch)
 		if end >= 0 {
 			end = r.ordinal(end)
@@ -270,7 +313,7 @@ func (r *run) perform(o op) (string, error) {
 		return r.retain(o)
 	case opTruncate:
 		err := r.log.Truncate(r.offset(o.at))
-		r.placed = slices.DeleteFunc(r.placed, func(p placedBatch) bool { return p.ordinal >= o.at })
+		r.placed = slices.DeleteFunc(r.placed, func(p placedBatch) bool { return p.records > 0 && p.ordinal >= o.at })
 		return "", err
 	case opAdvanceStart:
 		return "", r.log.AdvanceLogStart(r.offset(o.at), r.log.LogEndOffset())
@@ -281,7 +324,11 @@ func (r *run) perform(o op) (string, error) {
 }
 
 func (r *run) bounds() string {
-	return fmt.Sprintf("[%d, %d)", r.ordinal(r.log.LogStartOffset()), r.ordinal(r.log.LogEndOffset()))
+	start, end, epoch := r.log.LogStartOffset(), r.log.LogEndOffset(), r.log.LatestEpoch()
+	if start == end {
+		epoch = -1
+	}
+	return fmt.Sprintf("[%d, %d) epoch %d", r.ordinal(start), r.ordinal(end), epoch)
 }
 
 func (r *run) append(o opAppend) (string, error) {
@@ -298,17 +345,77 @@ func (r *run) append(o opAppend) (string, error) {
 		return "", fmt.Errorf("appended with duplicate=%v, where duplicate=%v refused=%v is right", done.Duplicate, o.duplicate, o.refused)
 	}
 	if !done.Duplicate {
-		offset := done.BaseOffset
-		for _, m := range o.meta {
-			p := placedBatch{m, offset, m.records}
-			if r.combination.Offsets == OffsetsByte {
-				p.span = int64(m.bytes)
-			}
-			r.placed = append(r.placed, p)
-			offset += p.span
-		}
+		r.place(o.meta, done.BaseOffset)
 	}
 	return fmt.Sprintf("records %d up to %d, duplicate=%v time=%d ", r.ordinal(done.BaseOffset), r.ordinal(done.LastOffset+1), done.Duplicate, done.AppendTime), nil
+}
+
+func (r *run) place(batches []batchMeta, offset int64) {
+	for _, m := range batches {
+		p := placedBatch{m, offset, m.records}
+		if r.combination.Offsets == OffsetsByte {
+			p.span = int64(m.bytes)
+		}
+		r.placed = append(r.placed, p)
+		offset += p.span
+	}
+}
+
+// replica appends what a leader of this run's offsets would answer.
+func (r *run) replica(o opReplica) (string, error) {
+	b := bytes.Clone(o.batches)
+	next := r.log.LogEndOffset()
+	for rest := b; len(rest) > 0; {
+		record.SetLeaderEpoch(rest, o.epoch)
+		record.SetBaseOffset(rest, next)
+		if r.combination.Offsets == OffsetsByte {
+			record.SetByteOffsets(rest, next)
+		}
+		h := record.ReadHeader(rest)
+		next = h.NextOffset()
+		rest = rest[h.Size():]
+	}
+	if o.garbage {
+		b[len(b)-1] ^= 1
+	}
+	sent := len(b)
+	cut := bytes.Clone(o.cut)
+	if len(cut) >= record.HeaderSize {
+		record.SetLeaderEpoch(cut, o.epoch)
+		record.SetBaseOffset(cut, next)
+		if r.combination.Offsets == OffsetsByte {
+			binary.BigEndian.PutUint32(cut[23:], uint32(record.ReadHeader(cut).Size()-1))
+		}
+	}
+	first := r.log.LogEndOffset()
+	done, err := r.log.Append(append(b, cut...), AppendArgs{LeaderEpoch: o.epoch, Now: o.now, Replica: true})
+	if o.garbage {
+		if !errors.As(err, new(*ReplicaError)) {
+			return "", fmt.Errorf("garbage of a leader: %+v, %v", done, err)
+		}
+		return "refused ", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if done.Bytes != sent || done.BaseOffset != first || done.LastOffset != next-1 {
+		return "", fmt.Errorf("took %+v of %d bytes for [%d, %d)", done, sent, first, next)
+	}
+	r.place(o.meta, first)
+	return fmt.Sprintf("records %d up to %d ", r.ordinal(first), r.ordinal(next)), nil
+}
+
+// restart leaves a batch of no records where the log begins, by which places are translated.
+func (r *run) restart(o opRestart) (string, error) {
+	at := r.offset(o.at)
+	if err := r.log.TruncateFullyAndStartAt(at); err != nil {
+		return "", err
+	}
+	if r.log.FlushedOffset() != at {
+		return "", fmt.Errorf("an empty log is flushed up to %d", r.log.FlushedOffset())
+	}
+	r.placed = []placedBatch{{batchMeta{ordinal: o.at}, at, 0}}
+	return "", nil
 }
 
 func (r *run) read(o opRead) (string, error) {
@@ -353,7 +460,7 @@ func (r *run) checkBatch(h record.Header, batch []byte) error {
 	if _, err := record.Check(batch); err != nil {
 		return fmt.Errorf("batch at offset %d: %w", h.BaseOffset, err)
 	}
-	i := slices.IndexFunc(r.placed, func(p placedBatch) bool { return p.offset == h.BaseOffset })
+	i := slices.IndexFunc(r.placed, func(p placedBatch) bool { return p.records > 0 && p.offset == h.BaseOffset })
 	if i < 0 {
 		return fmt.Errorf("batch at offset %d, where none was put", h.BaseOffset)
 	}
@@ -407,6 +514,9 @@ func (r *run) retain(o opRetain) (string, error) {
 func (r *run) offset(ordinal int64) int64 {
 	if ordinal < 0 {
 		return ordinal
+	}
+	if len(r.placed) > 0 && ordinal < r.placed[0].ordinal { // below where the log was begun anew
+		return r.placed[0].offset + ordinal - r.placed[0].ordinal
 	}
 	for _, p := range r.placed {
 		if ordinal >= p.ordinal && ordinal < p.ordinal+p.records {
