@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemark-log/tidemark/internal/need"
 	"github.com/tidemark-log/tidemark/storage/record"
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
@@ -212,5 +213,78 @@ func TestALeadersEpochIsKnownBeforeItsFirstBatch(t *testing.T) {
 		}
 		check(7, 4, end, end)
 		check(8, 8, l.LogEndOffset(), l.LogEndOffset())
+	})
+}
+
+func TestNoLogStartPassesTheHighWatermark(t *testing.T) {
+	followers(t, func(t *testing.T, l Log, cfg LogConfig) {
+		for range 4 {
+			testAppend(t, l, batchSpec{records: 4})
+		}
+		half := l.LogEndOffset() / 2
+		if err := l.AdvanceLogStart(half+1, half); err != ErrOffsetOutOfRange || l.LogStartOffset() != 0 {
+			t.Errorf("log start above the high watermark: %v, %d", err, l.LogStartOffset())
+		}
+		if err := l.AdvanceLogStart(half, half); err != nil || l.LogStartOffset() != half {
+			t.Errorf("log start at the high watermark: %v, %d", err, l.LogStartOffset())
+		}
+	})
+}
+
+// What a leader answers is checked and taken without an allocation, however many batches and records it has.
+func TestAFollowersAppendAllocatesNothing(t *testing.T) {
+	if need.RaceDetector {
+		t.Skip("counts of allocations say nothing under the race detector")
+	}
+	cfg := DefaultLogConfig()
+	leader, _ := testOpen(t, testDir(t, vfs.NewSim(nil)), cfg)
+	fill(t, leader, 2500, batchSpec{records: 100, valueSize: 10})
+	all := bytes.Join(readAll(t, leader, 0, 1<<20), nil)
+	writes := 0
+	l, _ := testOpen(t, testDir(t, vfs.WithHook(vfs.NewReal(t.TempDir(), nil), func(op vfs.Op) error {
+		if op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, logSuffix) {
+			writes++
+		}
+		return nil
+	})), cfg)
+	size, sent := len(all)/2500, 0
+	n := testing.AllocsPerRun(90, func() {
+		a, err := l.Append(all[sent:sent+25*size+size/2], AppendArgs{Replica: true, Now: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent += a.Bytes
+	})
+	if n > 0 || writes != 91 || sent != 91*25*size {
+		t.Errorf("an answer of 25 batches: %v allocations; 91 of them: %d writes, %d bytes", n, writes, sent)
+	}
+}
+
+// FuzzReplica: whatever a leader answers is an error or whole batches that continue the log.
+func FuzzReplica(f *testing.F) {
+	cfg := testConfig()
+	l, _ := testOpen(f, testDir(f, vfs.NewSim(nil)), cfg)
+	for i := range 3 {
+		testAppend(f, l, batchSpec{records: 2, producer: 7, sequence: int32(2 * i)})
+	}
+	answer := bytes.Join(readAll(f, l, 0, 1<<20), nil)
+	f.Add(answer, int64(0), false)
+	f.Add(answer[:len(answer)-3], int64(1), true)
+	f.Fuzz(func(t *testing.T, b []byte, end int64, empty bool) {
+		c := replicaCheck{log: "orders-0", end: end, empty: empty, known: -1, current: 5, offsets: OffsetsLogical}
+		n, err := c.check(b)
+		if (err == nil) != (n > 0) || n > len(b) {
+			t.Fatalf("took %d of %d bytes: %v", n, len(b), err)
+		}
+		at := 0
+		for h, batch := range record.Batches(b[:n]) {
+			if _, err := record.Check(batch); err != nil || (at > 0 || !empty) && h.BaseOffset != end {
+				t.Fatalf("took a batch at offset %d where %d belongs: %v", h.BaseOffset, end, err)
+			}
+			at, end = at+len(batch), h.NextOffset()
+		}
+		if at != n {
+			t.Fatalf("took %d bytes, of which %d are batches", n, at)
+		}
 	})
 }
