@@ -27,12 +27,16 @@ func crashConfigs() map[string]LogConfig {
 }
 
 // everyNth says how many of the operations are tried: all, but where the file
-// operations of the other cache are much the same.
+// operations of the other cache are much the same, and under -short.
 func everyNth(cfg LogConfig) int64 {
+	every := int64(1)
 	if cfg.Cache != CachePage {
-		return 7
+		every = 7
 	}
-	return 1
+	if testing.Short() {
+		every *= 4
+	}
+	return every
 }
 
 // opened opens what a crash left and holds it against the model.
