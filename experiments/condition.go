@@ -12,8 +12,9 @@ type Setting struct{ Key, Value string }
 
 func (s Setting) String() string { return s.Key + "=" + s.Value }
 
-// Test is a verdict's condition on a ratio of two groups of cells.
+// Test is a verdict's condition on a ratio of two groups of cells, or on every sample of one group.
 type Test struct {
+	Every                  bool // on every sample; there are no Numerator and Denominator then
 	Metric                 string
 	Numerator, Denominator []Setting // what tells the groups apart
 	Where                  []Setting // what both have
@@ -25,14 +26,21 @@ type Test struct {
 //
 //	ratio(p99-sec, acks=all / acks=1) < 2
 //	ratio(bytes/s, transfer=sendfile, depth=2 / transfer=copy, depth=1 where chunk=1MiB) >= 1.2
+//	every(lost-acked-records where acks=all) <= 0
+//
+// every is for what must never be: one sample that breaks it refutes it. It is no
+// place for times and rates, which depend on the machine, unless as a share of what bounds them.
 //
 // Factors that the test does not name are averaged over: a repeat's ratio is the
 // geometric mean over their combinations that both groups have.
 func ParseTest(text string) (Test, error) {
 	var t Test
+	if rest, ok := strings.CutPrefix(strings.TrimSpace(text), "every("); ok {
+		return parseEvery(text, rest)
+	}
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), "ratio(")
 	if !ok {
-		return t, testError(text, "must begin with ratio(")
+		return t, testError(text, "must begin with ratio( or every(")
 	}
 	inside, comparison, ok := strings.Cut(rest, ")")
 	if !ok {
@@ -69,6 +77,26 @@ func ParseTest(text string) (Test, error) {
 	return t, nil
 }
 
+func parseEvery(text, rest string) (Test, error) {
+	t := Test{Every: true}
+	inside, comparison, ok := strings.Cut(rest, ")")
+	if !ok {
+		return t, testError(text, "has no closing )")
+	}
+	metric, where, _ := strings.Cut(inside, " where ")
+	if t.Metric = strings.TrimSpace(metric); t.Metric == "" || strings.ContainsAny(t.Metric, "=, ") {
+		return t, testError(text, "needs a metric")
+	}
+	var err error
+	if t.Where, err = parseSettings(where); err != nil {
+		return t, testError(text, "where: "+err.Error())
+	}
+	if err := t.parseComparison(comparison); err != nil {
+		return t, testError(text, err.Error())
+	}
+	return t, nil
+}
+
 func (t *Test) parseComparison(text string) error {
 	text = strings.TrimSpace(text)
 	for _, op := range []string{"<=", ">=", "<", ">"} { // the longer first
@@ -77,7 +105,7 @@ func (t *Test) parseComparison(text string) error {
 			continue
 		}
 		bound, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || !(bound > 0) || bound > 1e12 {
+		if zero := t.Every && bound == 0; err != nil || !(bound > 0 || zero) || bound > 1e12 {
 			return fmt.Errorf("compares with %q: must be a positive number", strings.TrimSpace(number))
 		}
 		t.Op, t.Bound = op, bound
@@ -121,7 +149,11 @@ func testError(text, what string) error { return fmt.Errorf("test %q %s", text, 
 // String writes the test as ParseTest reads it.
 func (t Test) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "ratio(%s, %s / %s", t.Metric, JoinSettings(t.Numerator, ", "), JoinSettings(t.Denominator, ", "))
+	if t.Every {
+		fmt.Fprintf(&b, "every(%s", t.Metric)
+	} else {
+		fmt.Fprintf(&b, "ratio(%s, %s / %s", t.Metric, JoinSettings(t.Numerator, ", "), JoinSettings(t.Denominator, ", "))
+	}
 	if len(t.Where) > 0 {
 		fmt.Fprintf(&b, " where %s", JoinSettings(t.Where, ", "))
 	}

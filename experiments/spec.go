@@ -88,12 +88,13 @@ type Figure struct {
 	X        string         `toml:"x"`      // factor along the x axis
 	Series   string         `toml:"series"` // factor that tells lines or bars apart; may be empty
 	Where    map[string]any `toml:"where"`  // only cells with these levels
-	Kind     string         `toml:"kind"`   // line, bars
+	Kind     string         `toml:"kind"`   // line, bars; timeline: one repeat of each level of Series over time, of which X says nothing
 	Log      string         `toml:"log"`    // "", x, y, xy
 	Limit    string         `toml:"limit"`  // label of the machine's limit; empty: none drawn
 	XLabel   string         `toml:"x_label"`
 	YLabel   string         `toml:"y_label"`
 	Names    map[string]any `toml:"names"` // level → what to call it in the figure
+	Notes    []string       `toml:"notes"` // metrics to write beside each series of a timeline
 }
 
 // Override is what another size of the experiment does differently. Vary
@@ -324,11 +325,15 @@ func (s *Spec) checkFigures() error {
 		switch {
 		case f.Name == "" || strings.Trim(f.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
 			return fmt.Errorf("%s: figure name %q: lower-case letters, digits and dashes", at, f.Name)
-		case f.Kind != "line" && f.Kind != "bars":
-			return fmt.Errorf("%s: figure %s: kind %q must be line or bars", at, f.Name, f.Kind)
+		case f.Kind != "line" && f.Kind != "bars" && f.Kind != "timeline":
+			return fmt.Errorf("%s: figure %s: kind %q must be line, bars or timeline", at, f.Name, f.Kind)
+		case f.Kind == "timeline" && (f.X != "" || f.Log != "" || f.Limit != ""):
+			return fmt.Errorf("%s: figure %s: a timeline's x axis is time: x, log and limit say nothing there", at, f.Name)
+		case f.Kind != "timeline" && len(f.Notes) > 0:
+			return fmt.Errorf("%s: figure %s: notes are for kind timeline", at, f.Name)
 		case !slices.Contains([]string{"", "x", "y", "xy"}, f.Log):
 			return fmt.Errorf("%s: figure %s: log %q must be x, y or xy", at, f.Name, f.Log)
-		case s.Vary[f.X] == nil:
+		case f.Kind != "timeline" && s.Vary[f.X] == nil:
 			return fmt.Errorf("%s: figure %s: x %q is no factor", at, f.Name, f.X)
 		case f.Series != "" && s.Vary[f.Series] == nil:
 			return fmt.Errorf("%s: figure %s: series %q is no factor", at, f.Name, f.Series)

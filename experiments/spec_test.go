@@ -23,13 +23,15 @@ func TestAnErrorNamesLineAndKey(t *testing.T) {
 		"no prediction":                  {strings.Replace(minimal, `"p"`, `""`, 1), "x.toml:2: no prediction"},
 		"unknown claim":                  {strings.Replace(minimal, "C4", "C99", 1), `x.toml:3: no claim "C99"`},
 		"level twice":                    {strings.Replace(minimal, "[1, 100]", "[1, 1]", 1), "x.toml:5: factor batch_records has level 1 twice"},
+		"timeline over a factor":         {minimal + "[[figures]]\nname = \"a\"\nkind = \"timeline\"\nx = \"acks\"\n", "x.toml:6: figure a: a timeline's x axis is time"},
+		"notes beside bars":              {minimal + "[[figures]]\nname = \"a\"\nkind = \"bars\"\nx = \"acks\"\nnotes = [\"m\"]\n", "x.toml:6: figure a: notes are for kind timeline"},
 		"no brokers":                     {minimal + "cluster = { brokers = 0 }\n", "x.toml:6: cluster.brokers = 0"},
 		"more replicas than brokers":     {minimal + "cluster = { brokers = 3, replication_factor = 4 }\n", "x.toml:6: cluster.replication_factor = 4: must be from 1 to 3"},
 		"more in sync than brokers":      {minimal + "cluster = { min_insync_replicas = 2 }\n", "x.toml:6: cluster.min_insync_replicas = 2: must be from 1 to 1"},
 		"unknown key of the cluster":     {minimal + "cluster = { broker = 3 }\n", "x.toml:6: unknown key cluster.broker"},
 		"no repeats":                     {minimal + "run = { repeats = 0 }\n", "x.toml:6: run.repeats = 0"},
 		"verdict on another claim":       {minimal + "[[verdicts]]\nclaim = \"C5\"\n", "x.toml:6: verdict on \"C5\""},
-		"test without ratio":             {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"a < 2\"\n", "x.toml:8: test \"a < 2\" must begin with ratio("},
+		"test without ratio":             {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"a < 2\"\n", "x.toml:8: test \"a < 2\" must begin with ratio( or every("},
 		"test names no factor":           {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"ratio(m, ack=0 / ack=1) < 2\"\n", "x.toml:8: test names ack, which is no factor; factors are acks, batch_records"},
 		"test names no level":            {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"ratio(m, acks=0 / acks=2) < 2\"\n", "x.toml:8: test names acks=2, which is no level of it; levels are 0, 1"},
 		"figure over no factor":          {minimal + "[[figures]]\nname = \"a\"\nkind = \"line\"\nx = \"y\"\n", "x.toml:6: figure a: x \"y\" is no factor"},
@@ -51,7 +53,7 @@ func TestEveryUnknownKeyIsNamed(t *testing.T) {
 }
 
 func TestEveryEmbeddedExperimentParsesInEverySize(t *testing.T) {
-	if len(Names()) < 10 {
+	if len(Names()) < 13 {
 		t.Fatalf("embedded: %v", Names())
 	}
 	for _, name := range Names() {
@@ -199,6 +201,8 @@ b = { "lab.fetch.transfer" = "copy" }
 func TestParseTestReadsWhatStringWrites(t *testing.T) {
 	for _, text := range []string{
 		"ratio(p99-sec, acks=all / acks=1) < 2",
+		"every(lost-acked-records) <= 0",
+		"every(failover/bound where a=1, b.c=x) < 0.5",
 		"ratio(bytes/s, a.b=x, d=2 / a.b=y, d=2 where chunk=1MiB, q=3) >= 1.25",
 	} {
 		test, err := ParseTest(text)
@@ -208,7 +212,7 @@ func TestParseTestReadsWhatStringWrites(t *testing.T) {
 			t.Errorf("%s came back as %s", text, test)
 		}
 	}
-	for _, bad := range []string{"", "ratio", "ratio(", "ratio()", "ratio(m) < 1", "ratio(m, a=1) < 1", "ratio(m, a=1 / b=2 / c=3) < 1", "ratio(m, a=1 / ) < 1",
+	for _, bad := range []string{"", "every(", "every() < 1", "every(m, a=1) < 1", "every(m where a) < 1", "every(m) < -1", "every(m) = 0", "ratio(m, a=1 / a=2) < 0", "ratio", "ratio(", "ratio()", "ratio(m) < 1", "ratio(m, a=1) < 1", "ratio(m, a=1 / b=2 / c=3) < 1", "ratio(m, a=1 / ) < 1",
 		"ratio(m, a / b) < 1", "ratio(m, a=1 / a=2) = 1", "ratio(m, a=1 / a=2) < x", "ratio(m, a=1 / a=2) < -1", "ratio(m, a=1 / a=2) < NaN", "ratio(m, a=1, a=2 / a=3) < 1", "ratio(m, a=1 / a=2) < 1e99"} {
 		if _, err := ParseTest(bad); err == nil {
 			t.Errorf("%q was accepted", bad)

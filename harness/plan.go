@@ -95,24 +95,36 @@ func whereIs(spec *experiments.Spec, c experiments.Cell, key string) string {
 
 // checkMetrics refuses tests and figures of metrics that no cell gives.
 func (p *plan) checkMetrics() error {
-	known := map[string]bool{}
+	known, timelines := map[string]bool{}, map[string]bool{}
 	for _, params := range p.params {
+		for _, name := range workload.TimelineNames(params.Kind) {
+			timelines[name] = true
+		}
 		for _, name := range workload.MetricNames(params.Kind) {
 			known[name] = true
 		}
 	}
-	check := func(at, metric string) error {
+	checkIn := func(known map[string]bool, at, metric string) error {
 		if known[metric] {
 			return nil
 		}
 		return fmt.Errorf("%s: metric %q is given by none of the workloads; they give %v", at, metric, slices.Sorted(maps.Keys(known)))
 	}
+	check := func(at, metric string) error { return checkIn(known, at, metric) }
 	var errs []error
 	for i, v := range p.spec.Verdicts {
 		errs = append(errs, check(p.spec.At("verdicts", fmt.Sprint(i), "test"), v.Parsed().Metric))
 	}
 	for i, f := range p.spec.Figures {
-		errs = append(errs, check(p.spec.At("figures", fmt.Sprint(i), "metric"), f.Metric))
+		at := p.spec.At("figures", fmt.Sprint(i), "metric")
+		if f.Kind == "timeline" {
+			errs = append(errs, checkIn(timelines, at, f.Metric))
+		} else {
+			errs = append(errs, check(at, f.Metric))
+		}
+		for _, note := range f.Notes {
+			errs = append(errs, check(p.spec.At("figures", fmt.Sprint(i), "notes"), note))
+		}
 	}
 	for _, metric := range p.spec.Report {
 		errs = append(errs, check(p.spec.At("report"), metric))

@@ -103,7 +103,7 @@ func Tell(w io.Writer, out Outcome) {
 		if v.Verdict == stat.NoVerdict {
 			word = "estimate"
 		}
-		fmt.Fprintf(w, "  %-3s %-12s %s: %s, wanted%s\n", v.Claim, word, v.Says, report.Ratio(v.Ratio), bound)
+		fmt.Fprintf(w, "  %-3s %-12s %s: %s, wanted%s\n", v.Claim, word, v.Says, report.Outcome(v), bound)
 	}
 	fmt.Fprintf(w, "%s: %s\n\n", s.Experiment, out.Dir)
 }

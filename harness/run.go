@@ -181,7 +181,7 @@ func (r *run) sampleOne(ctx context.Context, i, repeat int, progress *progress) 
 	}
 	s := result.Sample{
 		Repeat: repeat, Cell: cell.Name(), Started: started.UTC(), Seconds: r.options.Now().Sub(started).Seconds(),
-		Metrics: res.Metrics, Limits: res.Limits, Checks: res.Checks, Warnings: res.Warnings, Throttled: res.Throttled,
+		Metrics: res.Metrics, Limits: res.Limits, Checks: res.Checks, Warnings: res.Warnings, Throttled: res.Throttled, Timeline: res.Timeline,
 	}
 	switch {
 	case errors.Is(err, workload.ErrNotPossible):

@@ -216,7 +216,9 @@ type KgoConsume struct {
 	Ready func()
 	// KeepOpen leaves the window as it is when Until is reached, for another run to go on in.
 	KeepOpen bool
-	Dial     Dial
+	// Rack, when not empty, is where the consumer stands: a broker may send it to a replica there (KIP-392).
+	Rack string
+	Dial Dial
 }
 
 // Run consumes until Until records are in, the window closes, or ctx ends.
@@ -231,6 +233,9 @@ func (k KgoConsume) Run(ctx context.Context, w *Window) (Stats, error) {
 	}
 	if k.Dial != nil {
 		opts = append(opts, kgo.Dialer(dialer(k.Dial)))
+	}
+	if k.Rack != "" {
+		opts = append(opts, kgo.Rack(k.Rack))
 	}
 	client, err := kgo.NewClient(opts...)
 	if err != nil {

@@ -133,8 +133,12 @@ func (f *Figure) drawable(v float64) bool {
 
 // SVG draws the figure as SVG.
 func (f *Figure) SVG() ([]byte, error) {
+	return toSVG(f.draw)
+}
+
+func toSVG(drawOn func(draw.Canvas) error) ([]byte, error) {
 	c := vgsvg.New(width, height)
-	if err := f.draw(draw.New(c)); err != nil {
+	if err := drawOn(draw.New(c)); err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
@@ -147,9 +151,11 @@ func (f *Figure) SVG() ([]byte, error) {
 }
 
 // PNG draws the figure as PNG, at twice a screen's resolution.
-func (f *Figure) PNG() ([]byte, error) {
+func (f *Figure) PNG() ([]byte, error) { return toPNG(f.draw) }
+
+func toPNG(drawOn func(draw.Canvas) error) ([]byte, error) {
 	c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(pngDPI))
-	if err := f.draw(draw.New(c)); err != nil {
+	if err := drawOn(draw.New(c)); err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
@@ -162,35 +168,41 @@ func (f *Figure) draw(c draw.Canvas) error {
 	if err := f.Check(); err != nil {
 		return err
 	}
+	c, top, bottom := frame(c, f.Title, f.Subtitle, f.Source)
+	if f.Kind == Bars {
+		top = f.legend(c, top)
+	}
+	top -= 14
+	c.FillText(style(10, ink, false), vg.Point{X: c.Min.X, Y: top}, f.yLabel())
+	return f.drawData(draw.Crop(c, 0, 0, bottom-c.Min.Y+5, top-6-c.Max.Y))
+}
+
+// frame writes title and subtitle at the top and the source at the bottom, and
+// gives the canvas within the margins and where the room between the two begins and ends.
+func frame(c draw.Canvas, title, subtitle, source string) (inside draw.Canvas, top, bottom vg.Length) {
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
 	const margin = 16
 	c = draw.Crop(c, margin, -margin, margin-4, -margin)
-	top := c.Max.Y
+	top = c.Max.Y
 	line := func(s text.Style, words string) {
 		for _, l := range wrap(s, words, c.Max.X-c.Min.X) {
 			top -= s.Font.Size * 1.2
 			c.FillText(s, vg.Point{X: c.Min.X, Y: top}, l)
 		}
 	}
-	line(style(17, ink, true), f.Title)
+	line(style(17, ink, true), title)
 	top -= 2
-	line(style(11, inkSoft, false), f.Subtitle)
+	line(style(11, inkSoft, false), subtitle)
 	top -= 8
-	if f.Kind == Bars {
-		top = f.legend(c, top)
-	}
-	top -= 14
-	c.FillText(style(10, ink, false), vg.Point{X: c.Min.X, Y: top}, f.yLabel())
-	source := style(7.5, inkFaint, false)
-	bottom := c.Min.Y
-	lines := wrap(source, f.Source, c.Max.X-c.Min.X)
+	small := style(7.5, inkFaint, false)
+	bottom = c.Min.Y
+	lines := wrap(small, source, c.Max.X-c.Min.X)
 	for i := range lines {
-		c.FillText(source, vg.Point{X: c.Min.X, Y: bottom}, lines[len(lines)-1-i])
-		bottom += source.Font.Size * 1.25
+		c.FillText(small, vg.Point{X: c.Min.X, Y: bottom}, lines[len(lines)-1-i])
+		bottom += small.Font.Size * 1.25
 	}
-	area := draw.Crop(c, 0, 0, bottom-c.Min.Y+5, top-6-c.Max.Y)
-	return f.drawData(area)
+	return c, top, bottom
 }
 
 func (f *Figure) yLabel() string {
@@ -198,12 +210,17 @@ func (f *Figure) yLabel() string {
 		return f.Y.Label
 	}
 	_, high := f.yRange()
-	m := f.Y.Unit.multiple(high)
-	unit := strings.TrimPrefix(join("", m.sign, f.Y.Unit.Symbol), "\u00a0")
+	return f.Y.labelFor(high)
+}
+
+// labelFor is the label with the unit in the multiple that fits high.
+func (a Axis) labelFor(high float64) string {
+	m := a.Unit.multiple(high)
+	unit := strings.TrimPrefix(join("", m.sign, a.Unit.Symbol), "\u00a0")
 	if unit == "" {
-		return f.Y.Label
+		return a.Label
 	}
-	return f.Y.Label + " (" + unit + ")"
+	return a.Label + " (" + unit + ")"
 }
 
 func (f *Figure) drawData(c draw.Canvas) error {

@@ -212,3 +212,31 @@ func TestUnitsAreWrittenAsPeopleWriteThem(t *testing.T) {
 		}
 	}
 }
+
+func TestATimelineIsWellFormedAndRefusesWhatItCannotDraw(t *testing.T) {
+	strip := Panel{Name: "<acks=all>", Step: 0.1, Values: []float64{5, 0, 0, 70, 5, 5, 5}, Marks: []Mark{{At: 0.1, Name: "killed"}, {At: 0.6, Name: "started again"}}, Notes: []string{"lost: 0"}}
+	f := &Timeline{Title: "t", Subtitle: "s", Source: "o", Y: Axis{Label: "Records"}, Panels: []Panel{strip, strip, strip}}
+	a, err := f.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal(a, new(struct{})); err != nil {
+		t.Errorf("not XML: %v", err)
+	}
+	if b, _ := f.SVG(); !bytes.Equal(a, b) {
+		t.Error("the same timeline gave other bytes")
+	}
+	for _, words := range []string{"killed", "started again", "lost: 0", "↑ 70", "&lt;acks=all&gt;"} {
+		if !bytes.Contains(a, []byte(words)) {
+			t.Errorf("%q is not in the figure", words)
+		}
+	}
+	if png, err := f.PNG(); err != nil || len(png) < 1000 {
+		t.Errorf("PNG of %d bytes, %v", len(png), err)
+	}
+	for name, panels := range map[string][]Panel{"none": nil, "no values": {{Step: 1}}, "no step": {{Values: []float64{1}}}, "no number": {{Step: 1, Values: []float64{math.NaN()}}}} {
+		if _, err := (&Timeline{Panels: panels}).SVG(); err == nil {
+			t.Errorf("%s: was drawn", name)
+		}
+	}
+}

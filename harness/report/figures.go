@@ -27,7 +27,7 @@ type drawn struct {
 func (r *run) writeFigures() error {
 	for _, def := range r.spec.Figures {
 		d := drawn{Name: def.Name, Title: def.Title, Subtitle: def.Subtitle}
-		f, err := r.figure(def)
+		f, err := r.drawing(def)
 		if err != nil {
 			d.Missing = err.Error()
 			r.figures = append(r.figures, d)
@@ -51,6 +51,51 @@ func (r *run) writeFigures() error {
 		r.figures = append(r.figures, d)
 	}
 	return nil
+}
+
+// drawing is what can be drawn: a figure over cells, or over time.
+type drawing interface {
+	SVG() ([]byte, error)
+	PNG() ([]byte, error)
+}
+
+func (r *run) drawing(def experiments.Figure) (drawing, error) {
+	if def.Kind == "timeline" {
+		return r.timeline(def), nil
+	}
+	return r.figure(def)
+}
+
+// timeline draws the first repeat of each series that has one.
+func (r *run) timeline(def experiments.Figure) *plots.Timeline {
+	q := quantityOf(def.Metric)
+	f := &plots.Timeline{
+		Title: def.Title, Subtitle: def.Subtitle, Y: plots.Axis{Label: cmp.Or(def.YLabel, q.name), Unit: q.unit},
+		Source: fmt.Sprintf("One repeat of %d · tidemark run %s · commit %s · %s", r.summary.Repeats, r.spec.Name, r.env.Commit, r.env.Machine()),
+	}
+	series := []string{""}
+	if def.Series != "" {
+		series = r.spec.FactorLevels(def.Series)
+	}
+	for _, level := range series {
+		c, ok := r.cell(def, "", level)
+		i := slices.IndexFunc(r.samples, func(s result.Sample) bool { return s.Cell == c.Cell && s.OK() && s.Timeline != nil })
+		if !ok || i < 0 {
+			continue
+		}
+		s := r.samples[i]
+		p := plots.Panel{Name: r.call(def, def.Series, level), Step: s.Timeline.Step, Values: s.Timeline.Values[def.Metric]}
+		for _, m := range s.Timeline.Marks {
+			p.Marks = append(p.Marks, plots.Mark{At: m.At, Name: m.Name})
+		}
+		for _, note := range def.Notes {
+			if v, ok := s.Metrics[note]; ok {
+				p.Notes = append(p.Notes, noteOf(note, v))
+			}
+		}
+		f.Panels = append(f.Panels, p)
+	}
+	return f
 }
 
 // figure fills a figure's definition with the summary's numbers.
@@ -105,7 +150,7 @@ func (r *run) call(def experiments.Figure, factor, level string) string {
 // the figure does not name must have a single level left.
 func (r *run) cell(def experiments.Figure, x, series string) (result.CellSummary, bool) {
 	for _, c := range r.summary.Cells {
-		match := c.Levels[def.X] == x && (def.Series == "" || c.Levels[def.Series] == series)
+		match := (def.X == "" || c.Levels[def.X] == x) && (def.Series == "" || c.Levels[def.Series] == series)
 		for key, v := range def.Where {
 			match = match && c.Levels[key] == experiments.Text(v)
 		}

@@ -50,7 +50,7 @@ func (r *run) markdownVerdicts(b *strings.Builder) {
 	b.WriteString("## Verdicts\n\n")
 	var rows [][]string
 	for _, v := range r.summary.Verdicts {
-		rows = append(rows, []string{v.Claim, escape(v.Says), "**" + string(v.Verdict) + "**", Ratio(v.Ratio), fmt.Sprint(v.Ratio.N), "`" + v.Test + "`", escape(warningText(v.Warnings))})
+		rows = append(rows, []string{v.Claim, escape(v.Says), "**" + string(v.Verdict) + "**", Outcome(v), fmt.Sprint(v.Ratio.N), "`" + v.Test + "`", escape(warningText(v.Warnings))})
 	}
 	writeTable(b, []string{"Claim", "Says", "Verdict", "Ratio (95 % interval)", "Repeats", "Test", "But"}, rows)
 }

@@ -45,7 +45,7 @@ func verdictRows(s *result.Summary) []verdictRow {
 			bound = strings.TrimSpace(v.Test[i+1:])
 		}
 		rows = append(rows, verdictRow{
-			Claim: v.Claim, ClaimSays: claim.Says, Says: v.Says, Test: v.Test, Ratio: Ratio(v.Ratio), Bound: bound, Badge: badge(v.Verdict),
+			Claim: v.Claim, ClaimSays: claim.Says, Says: v.Says, Test: v.Test, Ratio: Outcome(v), Bound: bound, Badge: badge(v.Verdict),
 			Word: string(v.Verdict), But: warningText(own(v, s)), Figure: v.Figure, Repeats: v.Ratio.N,
 		})
 	}

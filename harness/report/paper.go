@@ -48,7 +48,7 @@ func claimRows(runs []*run, base string) []claimRow {
 					link = r.dir
 				}
 				link = filepath.ToSlash(link)
-				t := claimTest{Says: v.Says, Verdict: string(v.Verdict), Badge: badge(v.Verdict), Ratio: Ratio(v.Ratio), Bound: verdictRows(r.summary)[i].Bound, Experiment: r.spec.Name, Link: link}
+				t := claimTest{Says: v.Says, Verdict: string(v.Verdict), Badge: badge(v.Verdict), Ratio: Outcome(v), Bound: verdictRows(r.summary)[i].Bound, Experiment: r.spec.Name, Link: link}
 				if v.Figure != "" {
 					t.Figure = link + "/" + v.Figure + ".svg"
 				}

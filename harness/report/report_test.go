@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-log/tidemark/experiments"
 	"github.com/tidemark-log/tidemark/harness/result"
 	"github.com/tidemark-log/tidemark/harness/stat"
+	"github.com/tidemark-log/tidemark/harness/timeline"
 )
 
 var env = result.Environment{Started: time.Unix(1e9, 0), GOOS: "linux", GOARCH: "amd64", Go: "go1.26", Commit: "0123456789ab", Kernel: "6.1", CPU: "Some CPU", CPUs: 2, Memory: 1 << 34, Disk: "vda", FS: "ext4"}
@@ -56,6 +57,11 @@ func writeRun(t *testing.T, root, name string, size experiments.Size, repeats in
 	for repeat := range repeats {
 		for _, c := range cells {
 			s := result.Sample{Repeat: repeat, Cell: c.Name(), Metrics: map[string]float64{}, Limits: map[string]float64{"bytes/s": 2e9}, Warnings: []string{"a <warning>"}}
+			for _, f := range sized.Figures {
+				if f.Kind == "timeline" {
+					s.Timeline = &timeline.Timeline{Step: 0.1, Values: map[string][]float64{f.Metric: {1, 0, 0, 9, 1}}, Marks: []timeline.Mark{{At: 0.1, Name: "killed"}}}
+				}
+			}
 			for m := range metrics {
 				s.Metrics[m] = 1e6 * scale(c, m) * (1 + 0.01*float64(repeat%3))
 			}

@@ -1,13 +1,16 @@
 package report
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
 
+	"github.com/tidemark-log/tidemark/experiments"
 	"github.com/tidemark-log/tidemark/harness/plots"
 	"github.com/tidemark-log/tidemark/harness/result"
 	"github.com/tidemark-log/tidemark/harness/stat"
+	"github.com/tidemark-log/tidemark/internal/words"
 )
 
 // quantity is how people call a metric, and its unit.
@@ -58,6 +61,33 @@ var quantities = map[string]quantity{
 	"acked-records":           {"Records acknowledged", plots.Unit{Prefix: plots.None}},
 	"lost-acked-records":      {"Acknowledged records lost", plots.Unit{Prefix: plots.None}},
 	"lost-sent-records":       {"Records lost", plots.Unit{Prefix: plots.None}},
+	"duplicated-records":      {"Records duplicated", plots.Unit{Prefix: plots.None}},
+	"acked-records/s":         {"Records acknowledged per second", plots.Unit{}},
+	"unavailable-sec":         {"Longest time without an acknowledgement", plots.Unit{Symbol: "s"}},
+	"unavailable/bound":       {"Unavailable time / (session timeout + tick + 0.5 s)", plots.Unit{Prefix: plots.None}},
+	"in-sync-again-sec":       {"From the second start to all copies in sync", plots.Unit{Symbol: "s"}},
+	"under-replicated-sec":    {"From the kill to all copies in sync", plots.Unit{Symbol: "s"}},
+	"failover-sec":            {"From the kill to the last partition served", plots.Unit{Symbol: "s"}},
+	"failover/bound":          {"Failover time / (session timeout + tick + 0.5 s)", plots.Unit{Prefix: plots.None}},
+	"detect-sec":              {"From the kill to the end of its session", plots.Unit{Symbol: "s"}},
+	"election-sec":            {"From the end of the session to the last partition served", plots.Unit{Symbol: "s"}},
+	"election-sec/partition":  {"Election time per partition", plots.Unit{Symbol: "s"}},
+	"election/published":      {"Election time / 5 ms a partition (published in 2015)", plots.Unit{Prefix: plots.None}},
+	"create-sec":              {"Time to create the topic", plots.Unit{Symbol: "s"}},
+	"busiest-share":           {"Share of the busiest broker", plots.Unit{Prefix: plots.None}},
+	"near-p50-sec":            {"Age at the leader's side, median", plots.Unit{Symbol: "s"}},
+	"near-p99-sec":            {"Age at the leader's side, 99th percentile", plots.Unit{Symbol: "s"}},
+}
+
+// noteWords says a metric in few words, before its value.
+var noteWords = map[string]string{
+	"unavailable-sec": "nobody could write for", "lost-acked-records": "lost:", "duplicated-records": "twice:", "in-sync-again-sec": "in sync again after",
+}
+
+// noteOf writes a metric's value for the side of a strip.
+func noteOf(metric string, v float64) string {
+	q := quantityOf(metric)
+	return cmp.Or(noteWords[metric], q.name+":") + " " + q.unit.Format(v)
 }
 
 // quantityOf names a metric; one that has no entry speaks for itself.
@@ -84,6 +114,7 @@ var factorNames = map[string]string{
 	"cache_state": "state of the cache", "memory_limit": "memory limit", "partitions": "partitions", "driver": "driver",
 	"lab.fetch.transfer": "transfer", "lab.cache": "cache", "lab.offsets": "offsets", "lab.visibility": "visible",
 	"lab.storage.engine": "engine", "lab.validate": "validation", "log.index.interval.bytes": "bytes between index entries",
+	"lab.read.from": "read from", "replication_factor": "copies of each partition", "victim": "who is killed", "producer": "producer",
 	"flush": "flush policy", "store": "store", "broker": "broker", "link": "link", "load": "load", "kind": "what runs",
 }
 
@@ -104,6 +135,15 @@ var times = plots.Unit{Symbol: "×", Prefix: plots.None}
 
 // Ratio writes a verdict's ratio with its interval.
 func Ratio(n result.Number) string { return number(times, n) }
+
+// Outcome writes what a verdict rests on: a ratio with its interval, or the worst of all samples.
+func Outcome(v result.VerdictSummary) string {
+	test, err := experiments.ParseTest(v.Test)
+	if err != nil || !test.Every {
+		return Ratio(v.Ratio)
+	}
+	return number(quantityOf(test.Metric).unit, v.Ratio) + " at worst in " + words.Count(v.Ratio.N, "repeat")
+}
 
 // levelName writes a factor's level as text for people: 4096 of a size is 4 KiB.
 func levelName(factor, level string) string {

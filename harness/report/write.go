@@ -83,7 +83,12 @@ func (r *run) metrics() []string {
 		}
 	}
 	for _, f := range r.spec.Figures {
-		add(f.Metric)
+		if f.Kind != "timeline" {
+			add(f.Metric)
+		}
+		for _, note := range f.Notes {
+			add(note)
+		}
 	}
 	for _, v := range r.spec.Verdicts {
 		add(v.Parsed().Metric)

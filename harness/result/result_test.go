@@ -278,3 +278,67 @@ func TestTheEnvironmentNamesWhatMatters(t *testing.T) {
 		t.Errorf("it differs from itself: %v", d)
 	}
 }
+
+// One sample that breaks what must never be refutes it, in whichever repeat and cell it is; one that is missing supports nothing.
+func TestWhatMustNeverBeIsRefutedByOneSample(t *testing.T) {
+	spec, err := experiments.Parse("t", []byte(`question = "q"
+prediction = "p"
+claims = ["C15"]
+workload = { kind = "leader-kill" }
+vary = { acks = ["1", "all"], idempotence = [true, false] }
+[[verdicts]]
+claim = "C15"
+test = "every(lost where acks=all) <= 0"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, _, err := spec.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict := func(size experiments.Size, repeats int, change func(*Sample)) VerdictSummary {
+		var samples []Sample
+		for repeat := range repeats {
+			for _, c := range cells {
+				s := Sample{Repeat: repeat, Cell: c.Name(), Metrics: map[string]float64{"lost": 0}}
+				if c.Level("acks") == "1" {
+					s.Metrics["lost"] = 5 // not asked for
+				}
+				change(&s)
+				samples = append(samples, s)
+			}
+		}
+		sum, err := Summarize(spec, size, samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum.Verdicts[0]
+	}
+	at := func(repeat int, f func(*Sample)) func(*Sample) {
+		return func(s *Sample) {
+			if s.Repeat == repeat && s.Cell == "acks=all/idempotence=false" {
+				f(s)
+			}
+		}
+	}
+	nothing := func(*Sample) {}
+	lose := func(s *Sample) { s.Metrics["lost"] = 1 }
+	for name, c := range map[string]struct {
+		got  VerdictSummary
+		want stat.Verdict
+		n    int
+	}{
+		"kept":               {verdict(experiments.SizeDefault, 8, nothing), stat.Supported, 8},
+		"kept, quick":        {verdict(experiments.SizeQuick, 8, nothing), stat.NoVerdict, 8},
+		"too few":            {verdict(experiments.SizeDefault, 7, nothing), stat.NoVerdict, 7},
+		"broken once":        {verdict(experiments.SizeDefault, 8, at(3, lose)), stat.Refuted, 8},
+		"broken among few":   {verdict(experiments.SizeDefault, 2, at(1, lose)), stat.Refuted, 2},
+		"one gave no number": {verdict(experiments.SizeDefault, 8, at(0, func(s *Sample) { s.Error = "x" })), stat.NoVerdict, 7},
+		"one lacks it":       {verdict(experiments.SizeDefault, 8, at(7, func(s *Sample) { delete(s.Metrics, "lost") })), stat.NoVerdict, 7},
+	} {
+		if c.got.Verdict != c.want || c.got.Ratio.N != c.n {
+			t.Errorf("%s: %s over %d repeats, want %s over %d", name, c.got.Verdict, c.got.Ratio.N, c.want, c.n)
+		}
+	}
+}

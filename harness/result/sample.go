@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 	"time"
+
+	"github.com/tidemark-log/tidemark/harness/timeline"
 )
 
 // Sample is one repeat of one cell: a line of samples.jsonl.
@@ -20,6 +22,7 @@ type Sample struct {
 	Checks      map[string]string  `json:"checks,omitempty"` // by name; empty: it held
 	Warnings    []string           `json:"warnings,omitempty"`
 	Throttled   bool               `json:"throttled,omitempty"`
+	Timeline    *timeline.Timeline `json:"timeline,omitempty"`
 	Error       string             `json:"error,omitempty"`        // the cell gave no numbers
 	NotPossible string             `json:"not_possible,omitempty"` // nor can it on this machine
 }

@@ -49,7 +49,7 @@ type VerdictSummary struct {
 	Claim    string         `json:"claim"`
 	Says     string         `json:"says"`
 	Test     string         `json:"test"`
-	Ratio    Number         `json:"ratio"`
+	Ratio    Number         `json:"ratio"` // of a test of every sample: the one that is nearest to breaking it, or breaks it most
 	Verdict  stat.Verdict   `json:"verdict"`
 	Warnings []stat.Warning `json:"warnings,omitempty"`
 	Figure   string         `json:"figure,omitempty"` // name of the figure that shows it
@@ -194,6 +194,10 @@ func (t *table) summarizeCell(c experiments.Cell) CellSummary {
 func (t *table) judge(spec *experiments.Spec, cells []experiments.Cell, v experiments.Verdict, size experiments.Size) VerdictSummary {
 	test := v.Parsed()
 	sum := VerdictSummary{Claim: v.Claim, Says: v.Says, Test: v.Test, Figure: figureOf(spec, test)}
+	if test.Every {
+		t.judgeEvery(cells, test, size, &sum)
+		return sum
+	}
 	logs, warnings := t.pairedLogs(cells, test)
 	ratio := stat.FromLogs(logs)
 	sum.Ratio = NewNumber(ratio)
@@ -207,6 +211,56 @@ func (t *table) judge(spec *experiments.Spec, cells []experiments.Cell, v experi
 		sum.Verdict = stat.NoVerdict
 	}
 	return sum
+}
+
+// judgeEvery looks for a sample that breaks the test. As many repeats as a verdict
+// needs must have kept it; one that broke it is enough to refute it, in any repeat.
+func (t *table) judgeEvery(cells []experiments.Cell, test experiments.Test, size experiments.Size, sum *VerdictSummary) {
+	op, worst := stat.Op(test.Op), stat.Estimate{Value: math.NaN(), Lo: math.NaN(), Hi: math.NaN()}
+	counts := map[stat.WarningKind]int{}
+	high := op == stat.Less || op == stat.LessEq
+	for repeat := range t.repeats {
+		complete := false
+		for _, c := range cells {
+			if !c.Has(test.Where) || !t.possible(c.Name()) {
+				continue
+			}
+			complete = true
+			s, ok := t.good(c.Name(), repeat)
+			t.countBad(counts, c.Name(), repeat)
+			v, has := s.Metrics[test.Metric]
+			if !ok || !has {
+				if ok {
+					counts[stat.Missing]++
+				}
+				complete = false
+				break
+			}
+			if math.IsNaN(worst.Value) || v > worst.Value == high && v != worst.Value {
+				worst.Value = v
+			}
+		}
+		if complete {
+			worst.N++
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		sum.Warnings = append(sum.Warnings, stat.Warning{Kind: kind, Count: counts[kind]})
+	}
+	if worst.N < stat.VerdictRepeats {
+		sum.Warnings = append(sum.Warnings, stat.Warning{Kind: stat.FewRepeats, Count: worst.N})
+	}
+	sum.Ratio = NewNumber(worst)
+	switch {
+	case size == experiments.SizeQuick || math.IsNaN(worst.Value):
+		sum.Verdict = stat.NoVerdict
+	case !op.Holds(worst.Value, test.Bound):
+		sum.Verdict = stat.Refuted
+	case worst.N < stat.VerdictRepeats:
+		sum.Verdict = stat.NoVerdict
+	default:
+		sum.Verdict = stat.Supported
+	}
 }
 
 // pairedLogs gives a log ratio for every repeat in which all pairs have one. A
@@ -312,7 +366,7 @@ func partner(cells []experiments.Cell, top experiments.Cell, test experiments.Te
 func figureOf(spec *experiments.Spec, test experiments.Test) string {
 	best, bestScore := "", 0
 	for _, f := range spec.Figures {
-		if f.Metric != test.Metric {
+		if f.Metric != test.Metric && !slices.Contains(f.Notes, test.Metric) {
 			continue
 		}
 		score := 1

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -67,7 +68,7 @@ func makeBed(ctx context.Context, c *Cell, r *Result, defaults map[string]string
 	if err := b.start(ctx, defaults); err != nil {
 		return b, err
 	}
-	if b.p.Partitions > 0 {
+	if b.p.Partitions > 0 && !slices.Contains(placingKinds, b.p.Kind) {
 		if err := b.createTopic(ctx, b.topic, b.p.Partitions); err != nil {
 			return b, err
 		}
@@ -89,7 +90,7 @@ func (b *bed) start(ctx context.Context, defaults map[string]string) (err error)
 // touchMemory sees that the cell's page cache comes from memory the host has given.
 // It is called with the broker running and the last cell's data gone.
 func (b *bed) touchMemory() error {
-	if b.p.Kind == Idle {
+	if b.p.Kind == Idle || slices.Contains(placingKinds, b.p.Kind) {
 		return nil
 	}
 	bytes := b.p.DataBytes

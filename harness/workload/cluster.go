@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -54,7 +53,7 @@ func (b *bed) startCluster(ctx context.Context, defaults map[string]string) erro
 func (b *bed) startMembers(ctx context.Context, defaults map[string]string) (err error) {
 	b.cluster, err = sut.StartCluster(ctx, sut.ClusterSpec{
 		Binary: b.c.Binary, Dir: b.dir, Brokers: b.p.Brokers, Overrides: b.overrides(defaults), InMemory: true,
-		Per: func(id int) map[string]string { return map[string]string{"broker.rack": "rack-" + strconv.Itoa(id)} },
+		Per: func(id int) map[string]string { return map[string]string{"broker.rack": rack(id)} },
 	})
 	if err != nil {
 		return err
@@ -95,6 +94,19 @@ func (b *bed) eachBroker(f func(*kadm.Client) error) error {
 		}
 	}
 	return nil
+}
+
+// ended says which brokers' processes are not running, and what they said last; nil when all run.
+func (b *bed) ended() error {
+	var all []error
+	for i, broker := range b.cluster.Brokers {
+		select {
+		case <-broker.Process().Exited():
+			all = append(all, fmt.Errorf("broker %d has ended: %s", i+1, broker.Process().Output()))
+		default:
+		}
+	}
+	return errors.Join(all...)
 }
 
 // addrs are where clients connect.

@@ -27,6 +27,21 @@ func MetricNames(kind Kind) []string {
 		return []string{"recovery-sec", "index-bytes", "log-bytes", "index-bytes/GB", "seek-p50-sec", "seek-p99-sec", "seeks/s"}
 	case Idle:
 		return slices.Concat(process, []string{"ready-sec", "reopen-sec"})
+	case LeaderKill:
+		return []string{"unavailable-sec", "unavailable/bound", "lost-acked-records", "duplicated-records", "acked-records", "sent-records", "failed-records",
+			"in-sync-again-sec", "under-replicated-sec", "p50-sec", "p99-sec", "p999-sec", "max-sec"}
+	case Failover:
+		return []string{"failover-sec", "failover/bound", "detect-sec", "first-leader-sec", "election-sec", "election-sec/partition", "election/published", "create-sec"}
+	case RackRead: // with records_per_s, and without
+		return slices.Concat(broker, []string{"bytes/s", "records/s", "p50-sec", "p99-sec", "near-p50-sec", "near-p99-sec", "ack-p50-sec", "ack-p99-sec", "requests/s", "busiest-share"})
+	}
+	return nil
+}
+
+// TimelineNames lists what a kind's timeline holds.
+func TimelineNames(kind Kind) []string {
+	if kind == LeaderKill {
+		return []string{"acked-records/s"}
 	}
 	return nil
 }

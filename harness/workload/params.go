@@ -50,6 +50,29 @@ const (
 	// Idle starts a broker and lets it be; with Partitions > 0 it creates them, closes cleanly and opens again:
 	// "broker-rss-bytes", "ready-sec", "reopen-sec".
 	Idle Kind = "idle"
+
+	// The last three run on clusters alone.
+
+	// LeaderKill produces numbered records at RecordsPerS for Measure, through one client that retries, to partitions that one broker leads.
+	// After KillAfter that broker is killed with -9, and RestartAfter later started again: "unavailable-sec" (the longest time without an
+	// acknowledgement), "unavailable/bound" (its ratio to the session timeout, a tick and half a second), "lost-acked-records", "duplicated-records", "acked-records",
+	// "sent-records", "failed-records" (given up by the client), "in-sync-again-sec" (from the second start until all copies are in the ISR), "under-replicated-sec" (from the
+	// kill until then), "p50-sec" … "max-sec". Timeline: "acked-records/s". Check: "no-acked-record-lost". The broker killed is not the controller.
+	LeaderKill Kind = "leader-kill"
+	// Failover kills with -9 the Victim, which leads all partitions and has no load, and asks the others: "failover-sec" (until every partition
+	// is served by a new leader), "failover/bound", "detect-sec" (until the victim's session has ended), "first-leader-sec", "election-sec" (from
+	// the end of the session to the last partition served), "election-sec/partition", "election/published" (to 5 ms a partition), "create-sec".
+	Failover Kind = "failover"
+	// RackRead has one franz-go consumer in each broker's rack. Without RecordsPerS each reads DataBytes/ReplicationFactor again and
+	// again: metrics of Consume over all of them, "busiest-share" (the largest share of one broker in the bytes delivered), "broker-N-bytes/s". With RecordsPerS they
+	// wait at the end of the log: the age of records at delivery, from the intended send, to consumers in followers' racks "p50-sec", "p99-sec", and to the one in the leader's "near-p50-sec", "near-p99-sec".
+	RackRead Kind = "rack-read"
+)
+
+// Who is killed.
+const (
+	VictimBroker     = "broker" // one that is not the controller
+	VictimController = "controller"
 )
 
 // CacheState is what a consumer finds.
@@ -110,6 +133,11 @@ type Params struct {
 	Brokers           int
 	ReplicationFactor int // replication_factor: copies of each partition; as a key it replaces [cluster] replication_factor
 
+	Idempotence  bool          // idempotence: of the producer (leader-kill)
+	KillAfter    time.Duration // kill_after: from the first record (leader-kill)
+	RestartAfter time.Duration // restart_after: from the kill (leader-kill)
+	Victim       string        // victim: broker, controller (failover)
+
 	// Limits off saves the time of measuring the machine's limit next to the cell. limits: true, false
 	NoLimits bool
 }
@@ -119,7 +147,7 @@ func DefaultParams() Params {
 	return Params{
 		Partitions: 1, RecordBytes: 100, BatchBytes: 64 << 10, Entropy: 8, Acks: "1", Codec: "none",
 		Inflight: 2, FetchBytes: 1 << 20, DataBytes: 256 << 20, Warmup: 500 * time.Millisecond, Measure: 2 * time.Second,
-		Brokers: 1, ReplicationFactor: 1,
+		Brokers: 1, ReplicationFactor: 1, Idempotence: true, KillAfter: time.Second, RestartAfter: 7 * time.Second, Victim: VictimBroker,
 		CacheState: Warm, Regime: RegimeCache, Access: "sequential", Direction: "read", IO: "buffered", ChunkBytes: 1 << 20,
 	}
 }
@@ -156,6 +184,11 @@ var setters = map[string]func(p *Params, v string) error{
 	"chunk_bytes":      func(p *Params, v string) error { return setInt(&p.ChunkBytes, v, 512, 64<<20) },
 	"limits":           setLimits,
 
+	"idempotence":   func(p *Params, v string) error { return setBool(&p.Idempotence, v) },
+	"kill_after":    func(p *Params, v string) error { return setDuration(&p.KillAfter, v) },
+	"restart_after": func(p *Params, v string) error { return setDuration(&p.RestartAfter, v) },
+	"victim":        func(p *Params, v string) error { return oneOf(&p.Victim, v, VictimBroker, VictimController) },
+
 	"replication_factor": func(p *Params, v string) error { return setInt(&p.ReplicationFactor, v, 1, BrokersMax) },
 }
 
@@ -190,6 +223,14 @@ func (p *Params) Check() error {
 		return fmt.Errorf("workload: replication_factor %d: the cluster has %d brokers", p.ReplicationFactor, p.Brokers)
 	case p.Brokers > 1 && !slices.Contains(clusterKinds, p.Kind):
 		return fmt.Errorf("workload: kind %s runs on a cluster of one, not of %d brokers; on a cluster run %v", p.Kind, p.Brokers, clusterKinds)
+	case p.Brokers == 1 && slices.Contains(clusterKinds, p.Kind) && p.Kind != Produce:
+		return fmt.Errorf("workload: kind %s needs a cluster: brokers = 3 in [cluster], say", p.Kind)
+	case slices.Contains(placingKinds, p.Kind) && p.ReplicationFactor < 2:
+		return fmt.Errorf("workload: kind %s needs replication_factor >= 2: nobody else could lead", p.Kind)
+	case p.Kind == LeaderKill && (p.Acks == "0" || p.RecordsPerS <= 0):
+		return fmt.Errorf("workload: kind %s needs records_per_s, and acks 1 or all", p.Kind)
+	case p.Kind == LeaderKill && p.KillAfter+p.RestartAfter >= p.Measure:
+		return fmt.Errorf("workload: kill_after %s and restart_after %s must lie within measure %s", p.KillAfter, p.RestartAfter, p.Measure)
 	case p.UnflushedBytes > p.DataBytes:
 		return fmt.Errorf("workload: unflushed_bytes %d > data_bytes %d", p.UnflushedBytes, p.DataBytes)
 	}
@@ -200,13 +241,17 @@ func (p *Params) Check() error {
 const BrokersMax = 20
 
 // clusterKinds are those that know of more than one broker.
-var clusterKinds = []Kind{Produce}
+var clusterKinds = []Kind{Produce, LeaderKill, Failover, RackRead}
+
+// placingKinds create the topic themselves, where the broker that they kill leads it.
+var placingKinds = []Kind{LeaderKill, Failover}
 
 // copies is how many times each byte is written.
 func (p *Params) copies() int { return max(1, p.ReplicationFactor) }
 
 func kinds() []string {
-	return []string{string(Produce), string(Consume), string(EndToEnd), string(Compression), string(Device), string(Growth), string(Loss), string(Recovery), string(Idle)}
+	return []string{string(Produce), string(Consume), string(EndToEnd), string(Compression), string(Device), string(Growth), string(Loss), string(Recovery), string(Idle),
+		string(LeaderKill), string(Failover), string(RackRead)}
 }
 
 func oneOf(field *string, v string, allowed ...string) error {

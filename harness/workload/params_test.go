@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,8 +35,33 @@ func TestEveryKindIsAccepted(t *testing.T) {
 		if err := p.Set("kind", kind); err != nil {
 			t.Error(err)
 		}
+		if slices.Contains(clusterKinds, Kind(kind)) {
+			p.Brokers, p.ReplicationFactor, p.Measure = 3, 3, 20*time.Second
+		}
 		if err := p.Check(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestAKindThatNeedsAnotherClusterIsRefused(t *testing.T) {
+	for want, change := range map[string]func(*Params){
+		"needs a cluster":               func(p *Params) { p.Kind, p.Brokers, p.ReplicationFactor = RackRead, 1, 1 },
+		"needs replication_factor >= 2": func(p *Params) { p.Kind, p.ReplicationFactor = Failover, 1 },
+		"runs on a cluster of one":      func(p *Params) { p.Kind = Recovery },
+		"the cluster has 3 brokers":     func(p *Params) { p.ReplicationFactor = 4 },
+		"a cluster of 0 brokers":        func(p *Params) { p.Brokers, p.ReplicationFactor = 0, 0 },
+		"needs records_per_s, and acks": func(p *Params) { p.Kind, p.Acks, p.RecordsPerS = LeaderKill, "0", 10 },
+		"must lie within measure 8s":    func(p *Params) { p.Kind, p.RecordsPerS, p.Measure = LeaderKill, 10, 8*time.Second },
+	} {
+		p := DefaultParams()
+		p.Kind, p.Brokers, p.ReplicationFactor = Produce, 3, 3
+		if err := p.Check(); err != nil {
+			t.Fatal(err)
+		}
+		change(&p)
+		if err := p.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want …%s…", err, want)
 		}
 	}
 }

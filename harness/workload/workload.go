@@ -9,6 +9,8 @@ import (
 	"fmt"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/tidemark-log/tidemark/harness/timeline"
 )
 
 // Cell is all that one run depends on. The same cell with the same seed sends
@@ -35,6 +37,8 @@ type Result struct {
 	// Limits is what the machine itself does with the same chunk and depth, measured
 	// right before or after, under the name of the metric it bounds ("bytes/s").
 	Limits map[string]float64
+	// Timeline is what happened when, of kinds where that is the point; else nil.
+	Timeline *timeline.Timeline
 	// Warnings say why a number may not mean what it says: a rate that was not
 	// sustained, writeback that throttled (a Throttled cell gives no verdict in the cache regime).
 	Warnings []string
