@@ -97,13 +97,13 @@ func (c *Cluster) faultBounce(n *node) bool {
 
 // drawPower says whether a death may take unsynced data with it, within the envelope.
 func (c *Cluster) drawPower(n *node) bool {
-	return c.cfg.faults.power && c.chance(2) && c.lossAllowed(n, false)
+	return c.cfg.faults.power && c.chance(2) && c.lossAllowed(n)
 }
 
 // lossAllowed: E1 allows min.insync.replicas−1 lossy faults that are not re-replicated, E2
 // any number of power cuts.
-func (c *Cluster) lossAllowed(n *node, disk bool) bool {
-	if c.cfg.envelope == 2 && !disk {
+func (c *Cluster) lossAllowed(n *node) bool {
+	if c.cfg.envelope == 2 {
 		return true
 	}
 	return c.admin.created && c.ghost.Outstanding(n.id)+1 <= c.cfg.rules.MinISR-1 && c.pendingPower(n) == 0
@@ -121,7 +121,7 @@ func (c *Cluster) pendingPower(but *node) int {
 }
 
 func (c *Cluster) faultPower(n *node) bool {
-	if n.live == nil || !c.lossAllowed(n, false) {
+	if n.live == nil || !c.lossAllowed(n) {
 		return false
 	}
 	c.crash(n, true)
@@ -130,7 +130,7 @@ func (c *Cluster) faultPower(n *node) bool {
 
 // faultSwap gives a broker an empty disk.
 func (c *Cluster) faultSwap(n *node) bool {
-	if n.live == nil || !c.lossAllowed(n, true) {
+	if n.live == nil || c.cfg.envelope == 2 || !c.lossAllowed(n) { // E2 is of power cuts alone
 		return false
 	}
 	c.trace.probe("disk swapped")

@@ -200,7 +200,9 @@ type replica struct {
 	epoch   int32 // leader epoch that it acts in; -1: none
 	epochHW int64 // as leader in this epoch
 	unsure  bool  // a power cut has come since the log was opened last
-	lossy   bool  // after a lossy restart it has not reached TRUEHW again
+	// lossy: a lossy restart took something that it had, committed by then or not (its leader may
+	// have counted it and commit it later), and it has not reached TRUEHW again under a leader.
+	lossy bool
 }
 
 func (p *partition) end() int64 {

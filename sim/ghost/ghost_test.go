@@ -139,6 +139,7 @@ func TestAGoodHistoryHasNoViolation(t *testing.T) {
 	if n := c.Outstanding(1); n != 1 {
 		t.Errorf("%d lossy restarts outstanding, want 1", n)
 	}
+	c.BecameFollower(3, t0, 1)
 	for _, e := range c.partition(t0).truth[2:] {
 		c.LogAppended(3, t0, []Entry{e}, true)
 	}
@@ -380,6 +381,40 @@ func TestAPowerCutIsRememberedOverALifeThatDiesWhileItStarts(t *testing.T) {
 	c.want(t, "")
 	if n := c.Outstanding(1); n != 1 {
 		t.Errorf("%d lossy restarts outstanding, want 1", n)
+	}
+}
+
+// TestWhatALossyRestartTookMayBeCommittedAfterwards: its leader had counted it. From the ELR
+// the controller has to take it out, in the ISR it must not be.
+func TestWhatALossyRestartTookMayBeCommittedAfterwards(t *testing.T) {
+	for _, f := range []struct {
+		isr, elr  []int32
+		invariant string
+	}{{[]int32{1}, []int32{3}, ""}, {[]int32{1, 3}, nil, "S28"}} {
+		c := fresh(strict)
+		c.committed(1)
+		x := c.batch(1, 0)
+		c.write(x, 1, 2, 3)
+		c.restart(3, true, 1) // nothing committed is gone yet
+		c.commit(1, 2, 1, 2, 3)
+		c.state(1, 0, f.isr, f.elr)
+		c.Registered(3, true)
+		c.want(t, f.invariant)
+	}
+}
+
+// TestALossyReplicaThatLacksNothingMayLead: what it lost was never committed.
+func TestALossyReplicaThatLacksNothingMayLead(t *testing.T) {
+	c := fresh(strict)
+	c.committed(1)
+	c.write(c.batch(1, 0), 1)
+	c.restart(1, true, 1)
+	c.move(2, 1, 2, 3)
+	c.Registered(1, true)
+	c.move(1, 2, 1)
+	c.want(t, "")
+	if n := c.Outstanding(2); n != 0 {
+		t.Errorf("%d lossy restarts outstanding, want 0", n)
 	}
 }
 

@@ -62,6 +62,7 @@ func (p *partition) append(r *replica, e Entry) {
 
 // advance moves r.agrees as far as log and truth are the same.
 func (p *partition) advance(r *replica) {
+	defer p.maybeMended(r)
 	if r.agrees >= min(r.end, p.end()) {
 		return
 	}
@@ -71,7 +72,11 @@ func (p *partition) advance(r *replica) {
 		r.agrees = p.truth[i].Next
 		i, j = i+1, j+1
 	}
-	if r.lossy && r.agrees >= p.end() {
+}
+
+// maybeMended ends the time after a lossy restart once the replica has a part again and lacks nothing.
+func (p *partition) maybeMended(r *replica) {
+	if r.lossy && r.epoch >= 0 && r.agrees >= p.end() {
 		r.lossy = false
 		p.s.probe("lossy replica caught up", 1)
 	}

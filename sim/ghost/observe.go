@@ -83,7 +83,7 @@ func (s *State) LogOpened(id int32, tp TP, b Bounds, found []Entry) {
 	r.leads, r.epoch, r.truncates = false, -1, -1
 	p.advance(r)
 	r.unsure = false
-	if r.b.lossy && r.agrees < p.end() {
+	if r.b.lossy && (r.agrees < p.end() || was > b.End) {
 		r.lossy = true
 		s.probe("lossy restart that lost committed records", 1)
 	}
@@ -167,6 +167,7 @@ func (s *State) BecameLeader(id int32, tp TP, epoch int32) {
 		r.epochHW = -1
 	}
 	r.leads, r.epoch = true, epoch
+	p.maybeMended(r)
 	if p.unclean > 0 && epoch == p.unclean {
 		p.reset(r)
 	}
@@ -179,6 +180,7 @@ func (s *State) BecameFollower(id int32, tp TP, epoch int32) {
 	r := p.replica(id)
 	p.s2KnownEpoch(r, epoch)
 	r.leads, r.epoch = false, epoch
+	p.maybeMended(r)
 }
 
 // HighWatermark: a replica's moved. counting are the replicas that the leader takes
@@ -326,7 +328,6 @@ func (p *partition) reset(r *replica) {
 	p.acked, p.ackedEnd = nil, min(p.ackedEnd, p.end())
 	for _, o := range p.replicas {
 		o.agrees = min(o.agrees, p.end())
-		o.lossy = o.lossy && o.agrees < p.end()
 	}
 	p.sessions = map[session]progress{}
 	for _, e := range p.truth {

@@ -178,7 +178,7 @@ func (p *partition) s28UncleanExclusion() {
 		return
 	}
 	for _, r := range p.replicas {
-		if r.lossy && r.fit() && (r.b.id == p.state.Leader || slices.Contains(p.state.ISR, r.b.id)) {
+		if r.lossy && r.agrees < p.end() && r.fit() && (r.b.id == p.state.Leader || slices.Contains(p.state.ISR, r.b.id)) {
 			p.s.fail("S28 UncleanExclusion", "%v: broker %d has lost records in its last life and not got them again (it has them up to %d of %d), and it is leader %d or in ISR %v",
 				p.tp, r.b.id, r.agrees, p.end(), p.state.Leader, p.state.ISR)
 			return
