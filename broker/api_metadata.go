@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -16,20 +17,43 @@ import (
 const authorizedOperationsNone = -1 << 31
 
 func (b *Broker) handleMetadata(req *kmsg.MetadataRequest, local string, reply Reply) {
-	missing := b.missingTopics(req)
-	if len(missing) == 0 {
-		reply(Answer{Body: b.metadataAnswer(req, local)})
+	if b.replicated() && !b.meta.Load().told() {
+		own, local := cloneMetadataRequest(req), strings.Clone(local)
+		b.await(toldWait, (*metadata).told, func(bool) { b.answerMetadata(own, local, reply) })
 		return
 	}
-	// The request's strings alias the receive buffer, and the creation outlives this call.
-	own := &kmsg.MetadataRequest{Version: req.Version, Topics: make([]kmsg.MetadataRequestTopic, len(req.Topics))}
+	b.answerMetadata(req, local, reply)
+}
+
+// toldWait is how long a broker that has just started waits for the controller before it
+// answers. To know nothing yet is not to say that there is no such topic: clients give up on that.
+const toldWait = 10 * time.Second
+
+// told is true once the controller has spoken.
+func (m *metadata) told() bool { return len(m.nodes) > 0 }
+
+// cloneMetadataRequest copies what an answer needs: the request's strings alias the receive buffer.
+func cloneMetadataRequest(req *kmsg.MetadataRequest) *kmsg.MetadataRequest {
+	own := &kmsg.MetadataRequest{Version: req.Version, AllowAutoTopicCreation: req.AllowAutoTopicCreation}
+	if req.Topics != nil {
+		own.Topics = make([]kmsg.MetadataRequestTopic, len(req.Topics))
+	}
 	for i, t := range req.Topics {
 		own.Topics[i].TopicID = t.TopicID
 		if t.Topic != nil {
 			own.Topics[i].Topic = ptr(strings.Clone(*t.Topic))
 		}
 	}
-	local = strings.Clone(local)
+	return own
+}
+
+func (b *Broker) answerMetadata(req *kmsg.MetadataRequest, local string, reply Reply) {
+	missing := b.missingTopics(req)
+	if len(missing) == 0 {
+		reply(Answer{Body: b.metadataAnswer(req, local)})
+		return
+	}
+	own, local := cloneMetadataRequest(req), strings.Clone(local) // the creation outlives this call
 	b.createTopics(missing, func(results []topicResult) {
 		resp := b.metadataAnswer(own, local)
 		explainMissing(resp, missing, results)
@@ -63,7 +87,7 @@ const autoCreateMax = 1000
 // missingTopics is what the request asks for, may create and does not find.
 func (b *Broker) missingTopics(req *kmsg.MetadataRequest) []topicSpec {
 	cfg, m := b.cfg.Load(), b.meta.Load()
-	if !cfg.AutoCreateTopics || req.Version >= 4 && !req.AllowAutoTopicCreation {
+	if b.replicated() && !m.told() || !cfg.AutoCreateTopics || req.Version >= 4 && !req.AllowAutoTopicCreation {
 		return nil
 	}
 	var specs []topicSpec
@@ -124,6 +148,9 @@ func (b *Broker) metadataTopic(m *metadata, want *kmsg.MetadataRequestTopic) kms
 		return b.describeTopic(t)
 	}
 	missing.ErrorCode = codeUnknownTopicOrPartition
+	if b.replicated() && !m.told() {
+		missing.ErrorCode = codeLeaderNotAvailable
+	}
 	if checkTopicName(*want.Topic) != "" {
 		missing.ErrorCode = codeInvalidTopic
 	}
