@@ -36,6 +36,7 @@ type Broker struct {
 	held     replicas
 	fetchers fetchers
 	peers    peers
+	gaveAway atomic.Bool // GiveAway was called
 	awaited  awaitedMetadata
 	notices  isrNotices
 	timers   timers

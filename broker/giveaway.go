@@ -16,10 +16,11 @@ const (
 	giveAwayTimeout = 10 * time.Second
 )
 
-// giveAway asks the controller to move this broker's leaderships before it stops, and
-// calls done when that is so, or cannot be had.
-func (b *Broker) giveAway(done func()) {
-	if !b.replicated() || !b.cfg.Load().ControlledShutdown || b.member.registered.Load() < 0 {
+// GiveAway asks the controller to move this broker's leaderships before it stops, and
+// calls done when that is so, or cannot be had. Requests are still served, and should
+// be until then. Shutdown does it where nobody has before.
+func (b *Broker) GiveAway(done func()) {
+	if b.gaveAway.Swap(true) || !b.replicated() || !b.cfg.Load().ControlledShutdown || b.member.registered.Load() < 0 {
 		done()
 		return
 	}

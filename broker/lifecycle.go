@@ -208,7 +208,7 @@ func (b *Broker) emptiestDir() *logDir {
 // Shutdown refuses new requests, answers what waits, flushes everything, and
 // leaves checkpoints and the mark of a clean shutdown. It is called once, after Start's ready.
 func (b *Broker) Shutdown(done func(error)) {
-	b.giveAway(func() { b.shutdown(done) })
+	b.GiveAway(func() { b.shutdown(done) })
 }
 
 func (b *Broker) shutdown(done func(error)) {

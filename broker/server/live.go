@@ -187,10 +187,18 @@ func (l *Live) Status() Status {
 	return s
 }
 
-// Shutdown ends gracefully: it stops reading requests, lets the broker answer its
+// Shutdown ends gracefully: it lets another broker lead what this one leads, stops reading requests, lets the broker answer its
 // long polls, flush and leave its checkpoints, and writes what is still to be
 // written. When ctx ends first it says what was cut short, and closes all the same.
 func (l *Live) Shutdown(ctx context.Context) error {
+	// The listeners stay open meanwhile: this broker may be the controller that it has to ask,
+	// followers catch up, and clients come to hear who leads now.
+	gone := make(chan struct{})
+	l.Broker.GiveAway(func() { close(gone) })
+	select {
+	case <-gone:
+	case <-ctx.Done():
+	}
 	l.Server.Drain()
 	done := make(chan error, 1)
 	l.Broker.Shutdown(func(err error) { done <- err })
