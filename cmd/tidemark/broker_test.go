@@ -20,9 +20,14 @@ import (
 	"github.com/tidemark-log/tidemark/storage"
 )
 
-func client(t testing.TB, b *brokerProcess, o ...kgo.Opt) *kgo.Client {
+// served is what clients can be pointed at: a broker, or a cluster.
+type served interface{ seeds() []string }
+
+func (p *brokerProcess) seeds() []string { return []string{p.addr} }
+
+func client(t testing.TB, b served, o ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.addr), kgo.AllowAutoTopicCreation()}, o...)...)
+	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.seeds()...), kgo.AllowAutoTopicCreation()}, o...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

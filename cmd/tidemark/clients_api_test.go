@@ -147,7 +147,7 @@ func produceRequest(topic string, batch []byte) *kmsg.ProduceRequest {
 	return req
 }
 
-func endOffset(t testing.TB, b *brokerProcess, topic string) int64 {
+func endOffset(t testing.TB, b served, topic string) int64 {
 	t.Helper()
 	ends, err := adminClient(t, b).ListEndOffsets(patient(t), topic)
 	if err != nil {

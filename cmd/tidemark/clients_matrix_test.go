@@ -25,10 +25,10 @@ func patient(t testing.TB) context.Context {
 	return ctx
 }
 
-func adminClient(t testing.TB, b *brokerProcess) *kadm.Client { return kadm.NewClient(client(t, b)) }
+func adminClient(t testing.TB, b served) *kadm.Client { return kadm.NewClient(client(t, b)) }
 
 // createTopic makes a topic of one partition with settings "key=value".
-func createTopic(t testing.TB, b *brokerProcess, topic string, settings ...string) {
+func createTopic(t testing.TB, b served, topic string, settings ...string) {
 	t.Helper()
 	configs := make(map[string]*string)
 	for _, s := range settings {

@@ -37,13 +37,17 @@ type ackedRecord struct {
 // the broker, until it is told to stop; then it waits for all acknowledgements.
 type killProducer struct {
 	name  string
-	acked []ackedRecord // in the order of sending, once it has returned
+	pace  <-chan time.Time // one record for each; nil: as fast as it goes
+	acked []ackedRecord    // in the order of sending, once it has returned
 }
 
 func (p *killProducer) run(ctx context.Context, c *kgo.Client, partition int32, stop <-chan struct{}, count *atomic.Int64) error {
 	room := make(chan struct{}, 500) // records in flight
 	failed := make(chan error, 1)    // the first refusal
 	for i := 0; ; i++ {
+		if p.pace != nil {
+			<-p.pace
+		}
 		select {
 		case <-stop:
 			if err := c.Flush(ctx); err != nil {
@@ -168,7 +172,7 @@ func produceThroughKills(t *testing.T, rounds int, settings []string, between fu
 	return cmp.Or(failed, checkKills(t, b, producers, partitions, dense))
 }
 
-func checkKills(t *testing.T, b *brokerProcess, producers []*killProducer, partitions int32, dense bool) error {
+func checkKills(t *testing.T, b served, producers []*killProducer, partitions int32, dense bool) error {
 	found := make([]map[int64]string, partitions)
 	for p := range partitions {
 		found[p] = make(map[int64]string)
@@ -201,7 +205,7 @@ func checkKills(t *testing.T, b *brokerProcess, producers []*killProducer, parti
 }
 
 // readPartition reads a partition from offset 0 to its end, which it marks first.
-func readPartition(t *testing.T, b *brokerProcess, topic string, partition int32) []*kgo.Record {
+func readPartition(t *testing.T, b served, topic string, partition int32) []*kgo.Record {
 	t.Helper()
 	ctx := patient(t)
 	const mark = "the end"

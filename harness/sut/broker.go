@@ -18,6 +18,7 @@ type BrokerSpec struct {
 	Dir       string // its data directory is Dir/data
 	Overrides map[string]string
 	Cgroup    *Cgroup
+	Log       string // as in ProcessSpec
 }
 
 // Broker is a broker under test: a data directory, and the process that serves
@@ -77,7 +78,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	}
 	var err error
 	b.proc, err = Start(ctx, ProcessSpec{
-		Path: b.spec.Binary, Args: args, Ready: func(line string) bool { return readyLine.MatchString(line) }, Cgroup: b.spec.Cgroup,
+		Path: b.spec.Binary, Args: args, Ready: func(line string) bool { return readyLine.MatchString(line) }, Cgroup: b.spec.Cgroup, Log: b.spec.Log,
 	})
 	if err != nil {
 		return err

@@ -11,12 +11,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // ClusterSpec says what cluster to start: processes on loopback, each on free ports.
 type ClusterSpec struct {
 	Binary    string // the tidemark executable
-	Dir       string // broker N keeps its data in Dir/broker-N/data, the embedded ZooKeeper in Dir/zookeeper
+	Dir       string // broker N keeps its data in Dir/broker-N/data and what it says in Dir/broker-N/log, the embedded ZooKeeper in Dir/zookeeper
 	Brokers   int
 	Overrides map[string]string // settings of every broker
 	// Per gives broker id more settings; nil: none.
@@ -38,7 +41,7 @@ type Cluster struct {
 // zookeeperReady is what the embedded ZooKeeper says when it serves.
 var zookeeperReady = regexp.MustCompile(`^tidemark zookeeper ready listener=(\S+)`)
 
-// StartCluster starts everything and waits until each broker is registered. What has started is stopped when something does not.
+// StartCluster starts everything and waits until each broker knows of all. What has started is stopped when something does not.
 func StartCluster(ctx context.Context, s ClusterSpec) (*Cluster, error) {
 	c := &Cluster{ZooKeeper: s.ZooKeeper}
 	if c.ZooKeeper == "" {
@@ -59,11 +62,46 @@ func StartCluster(ctx context.Context, s ClusterSpec) (*Cluster, error) {
 		all.Go(func() { c.Brokers[i], failed[i] = StartBroker(ctx, s.broker(i+1, c.ZooKeeper)) })
 	}
 	all.Wait()
-	if err := errors.Join(failed...); err != nil {
+	err := errors.Join(failed...)
+	if err == nil {
+		err = c.awaitAll(ctx)
+	}
+	if err != nil {
 		c.Kill()
 		return nil, err
 	}
+	for _, b := range c.Brokers {
+		b.Set("listeners", "PLAINTEXT://"+b.Addr) // a broker that is started again is where clients know it
+	}
 	return c, nil
+}
+
+// acquaintWithin bounds the wait for brokers to know each other.
+const acquaintWithin = time.Minute
+
+// awaitAll waits until every broker has been told of all of them: a registration is
+// there before the controller has spread it, and a topic cannot be placed on who is not known.
+func (c *Cluster) awaitAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, acquaintWithin)
+	defer cancel()
+	for i, b := range c.Brokers {
+		client, err := kgo.NewClient(kgo.SeedBrokers(b.Addr))
+		if err != nil {
+			return fmt.Errorf("sut: %w", err)
+		}
+		defer client.Close()
+		for known := 0; known < len(c.Brokers); {
+			resp, err := client.SeedBrokers()[0].Request(ctx, kmsg.NewPtrMetadataRequest())
+			if err == nil {
+				known = len(resp.(*kmsg.MetadataResponse).Brokers)
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("sut: broker %d knows %d brokers of %d: %w", i+1, known, len(c.Brokers), ctx.Err())
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return nil
 }
 
 // broker is how broker id is started.
@@ -76,7 +114,8 @@ func (s *ClusterSpec) broker(id int, zookeeper string) BrokerSpec {
 	if s.Per != nil {
 		maps.Copy(settings, s.Per(id))
 	}
-	return BrokerSpec{Binary: s.Binary, Dir: filepath.Join(s.Dir, "broker-"+strconv.Itoa(id)), Overrides: settings}
+	dir := filepath.Join(s.Dir, "broker-"+strconv.Itoa(id))
+	return BrokerSpec{Binary: s.Binary, Dir: dir, Overrides: settings, Log: filepath.Join(dir, "log")}
 }
 
 // Bootstrap is where clients connect first: every broker's address, with commas.

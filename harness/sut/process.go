@@ -26,6 +26,8 @@ type ProcessSpec struct {
 	// ReadyWithin bounds the wait for that line; 0: one minute.
 	ReadyWithin time.Duration
 	Cgroup      *Cgroup // nil: this process's own
+	// Log is a file that gets all that the process prints to standard error, after what is there; empty: only the end is kept.
+	Log string
 }
 
 // Process is a started process.
@@ -52,8 +54,17 @@ func Start(ctx context.Context, s ProcessSpec) (*Process, error) {
 	p := &Process{cmd: cmd, output: &tail{}, exited: make(chan struct{})}
 	out, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, p.output
+	var log *os.File
+	if s.Log != "" {
+		var err error
+		if log, err = os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
+			return nil, fmt.Errorf("sut: %w", err)
+		}
+		cmd.Stderr = io.MultiWriter(p.output, log)
+	}
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
+		log.Close() // of nil, too
 		return nil, fmt.Errorf("sut: start %s: %w", s.Path, err)
 	}
 	ready := make(chan string, 1)
@@ -61,6 +72,7 @@ func Start(ctx context.Context, s ProcessSpec) (*Process, error) {
 	go func() {
 		cmd.Wait()
 		w.Close()
+		log.Close()
 		close(p.exited)
 	}()
 	p.stopCtx = context.AfterFunc(ctx, func() { p.Kill() })
