@@ -24,7 +24,8 @@ type driver struct {
 	loaded  bool
 	stop    func() bool // the tick's timer
 	topics  map[string]bool
-	changed []func() // looks again at what changed before all was read
+	damaged map[controller.TopicPartition]bool // whose states could not be read, and that was reported
+	changed []func()                           // looks again at what changed before all was read
 	request uint64
 	answers map[uint64]func(controller.Answer) // of requests that wait; bounded by the requests in flight
 }

@@ -284,7 +284,7 @@ func (d *driver) stateOf(p controller.TopicPartition, into *controller.StateRead
 		default:
 			state, err := coord.DecodePartitionState(data)
 			if err != nil {
-				d.b.report(env.Error, "state of %s-%d: %v", p.Topic, p.Partition, err)
+				d.damagedState(p, err)
 				into.Failed = true
 				break
 			}
@@ -292,6 +292,17 @@ func (d *driver) stateOf(p controller.TopicPartition, into *controller.StateRead
 		}
 		end()
 	})
+}
+
+// damagedState reports a state that cannot be read, once: it is read again and again, until somebody mends it.
+func (d *driver) damagedState(p controller.TopicPartition, err error) {
+	d.mu.Lock()
+	told := d.damaged[p]
+	d.damaged[p] = true
+	d.mu.Unlock()
+	if !told {
+		d.b.report(env.Error, "state of %s-%d: %v: the partition stays as it is", p.Topic, p.Partition, err)
+	}
 }
 
 func (d *driver) readHandled(done func([]controller.BrokerEpoch)) {

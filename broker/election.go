@@ -116,7 +116,7 @@ func (e *election) confirm(s *session) {
 
 func (e *election) elected(s *session, epoch, version int32) {
 	b := s.m.b
-	d := &driver{b: b, s: s, epoch: epoch, version: version, topics: map[string]bool{}, answers: map[uint64]func(controller.Answer){}}
+	d := &driver{b: b, s: s, epoch: epoch, version: version, topics: map[string]bool{}, damaged: map[controller.TopicPartition]bool{}, answers: map[uint64]func(controller.Answer){}}
 	cfg := b.cfg.Load()
 	d.c = controller.New(controller.Config{
 		Rules: b.rules, ReplaceAfter: cfg.ReplaceAfter, PreferredCheck: cfg.preferredCheck(), ImbalancePercent: cfg.ImbalancePercent,

@@ -48,6 +48,7 @@ type partition struct {
 
 	known   bool  // its state node exists
 	lost    bool  // its state node was there and is gone
+	damaged bool  // its state node holds what cannot be read: nobody waits until somebody mends it
 	state   State // last accepted
 	version int32 // of the state node
 
@@ -110,6 +111,10 @@ type job struct {
 func (c *Controller) await(ps []*partition, done func()) {
 	j := &job{left: len(ps), done: done}
 	for _, p := range ps {
+		if p.damaged {
+			j.left--
+			continue
+		}
 		p.waiters = append(p.waiters, j)
 		c.decideLater(p)
 	}
@@ -120,7 +125,7 @@ func (c *Controller) await(ps []*partition, done func()) {
 
 // rest tells those who wait that p is settled.
 func (c *Controller) rest(p *partition) {
-	if len(p.waiters) == 0 || !p.settled() {
+	if len(p.waiters) == 0 || !p.settled() && !p.damaged {
 		return
 	}
 	waiters := p.waiters

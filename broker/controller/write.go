@@ -152,9 +152,12 @@ func (c *Controller) statesRead(states []StateRead) {
 		if r.Failed {
 			if asked {
 				later = append(later, r.Partition)
+				p.damaged = true // brokers start and stop all the same: nobody is elected by it
+				c.rest(p)
 			}
 			continue
 		}
+		p.damaged = false
 		if asked {
 			p.doing = idle
 		}
