@@ -18,7 +18,7 @@ import (
 //  1. a session is opened, the tree is made where it is new, the cluster id read;
 //  2. the broker takes part in the election of a controller, since the fencing
 //     that step 4 waits for is the controller's work, also when all brokers died;
-//  3. the broker epoch is bumped: from here on no leader can add the incarnation
+//  3. once no other session has the broker's id, the broker epoch is bumped: from here on no leader can add the incarnation
 //     before this one to an ISR, as that write checks the epoch (KIP-903);
 //  4. it waits until no partition names that incarnation as its leader or in its
 //     ISR (A7: else a log that lost its tail would be counted as it was before);
@@ -235,8 +235,37 @@ func (s *session) enter(data []byte) {
 		release()
 	})
 	s.m.election.campaign(s)
-	s.bumpEpoch()
+	s.awaitVacant()
 	s.m.b.watchConfigs(s)
+}
+
+// awaitVacant waits until no other session has this broker's id: that of this broker's last process ends by itself.
+// A broker that is alive and was given the same id must not be disturbed, as a bump of the epoch would.
+func (s *session) awaitVacant() {
+	s.client.Get(coord.BrokerIDPath(s.m.b.static.BrokerID), nil, func(data []byte, st coord.Stat, err error) {
+		switch {
+		case errors.Is(err, coord.ErrNoNode) || err == nil && st.EphemeralOwner == s.client.Session():
+			s.bumpEpoch()
+		case err == nil:
+			s.occupied(data)
+			s.again(coordRetry, s.awaitVacant)
+		case !s.failed(err, s.awaitVacant):
+			s.m.started(err)
+		}
+	})
+}
+
+// occupied gives a start up when somebody else has the id for longer than the session of a dead process lasts.
+func (s *session) occupied(data []byte) {
+	b := s.m.b
+	if b.env.Now()-s.began <= 2*b.static.ZooKeeperSessionTimeout+b.static.ZooKeeperConnectTimeout {
+		return
+	}
+	other := "somebody"
+	if r, err := coord.DecodeBrokerRegistration(data); err == nil {
+		other = r.Host + ":" + strconv.Itoa(int(r.Port))
+	}
+	s.m.started(fmt.Errorf("broker.id=%d is in use: %s has registered with it and is alive; give this broker another broker.id", b.static.BrokerID, other))
 }
 
 // bumpEpoch takes the next broker epoch for this incarnation: the version of a node.
@@ -363,19 +392,14 @@ func (s *session) register(i incarnation) {
 // answer was lost, that of a process which is dead but whose session is not over, or another
 // broker's with the same id.
 func (s *session) registeredBefore(path string, epoch int64, again func()) {
-	b := s.m.b
 	s.client.Get(path, nil, func(data []byte, st coord.Stat, err error) {
 		switch {
 		case err == nil && st.EphemeralOwner == s.client.Session():
 			s.registered(epoch)
-		case err == nil && b.env.Now()-s.began > 2*b.static.ZooKeeperSessionTimeout+b.static.ZooKeeperConnectTimeout:
-			other := "somebody"
-			if r, err := coord.DecodeBrokerRegistration(data); err == nil {
-				other = r.Host + ":" + strconv.Itoa(int(r.Port))
-			}
-			s.m.started(fmt.Errorf("broker.id=%d is in use: %s has registered with it and is alive; give this broker another broker.id", b.static.BrokerID, other))
+		case err == nil:
+			s.occupied(data)
 			s.again(coordRetry, again)
-		case err == nil || errors.Is(err, coord.ErrNoNode):
+		case errors.Is(err, coord.ErrNoNode):
 			s.again(coordRetry, again)
 		default:
 			s.failed(err, again)
