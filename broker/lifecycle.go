@@ -143,8 +143,12 @@ func (b *Broker) claimDirs(clusterID string) error {
 				return err
 			}
 		default:
+			where := path.Join(b.dirs[0].path, metadataDir)
+			if b.replicated() {
+				where = "zookeeper.connect=" + b.static.ZooKeeperConnect
+			}
 			return fmt.Errorf("log directory %s belongs to cluster %s, and the metadata in %s is that of cluster %s: use the directories of one cluster in log.dirs, or empty ones",
-				d.path, d.store.ClusterID(), path.Join(b.dirs[0].path, metadataDir), clusterID)
+				d.path, d.store.ClusterID(), where, clusterID)
 		}
 	}
 	return nil

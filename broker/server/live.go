@@ -195,10 +195,15 @@ func (l *Live) Shutdown(ctx context.Context) error {
 	// followers catch up, and clients come to hear who leads now.
 	gone := make(chan struct{})
 	l.Broker.GiveAway(func() { close(gone) })
+	give, cancel := ctx, func() {}
+	if end, ok := ctx.Deadline(); ok { // the rest is for what must be flushed
+		give, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+	}
 	select {
 	case <-gone:
-	case <-ctx.Done():
+	case <-give.Done():
 	}
+	cancel()
 	l.Server.Drain()
 	done := make(chan error, 1)
 	l.Broker.Shutdown(func(err error) { done <- err })
