@@ -281,7 +281,8 @@ func startLoad(t *testing.T, c *liveCluster) *clusterLoad {
 		l.producers = append(l.producers, p)
 		l.each = append(l.each, new(atomic.Int64))
 		k := client(t, c, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
-			kgo.MetadataMinAge(50*time.Millisecond), kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(1000), kgo.ProducerBatchMaxBytes(20_000))
+			kgo.MetadataMinAge(50*time.Millisecond), kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(1000), kgo.ProducerBatchMaxBytes(20_000),
+			kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(2*time.Second)) // a paused broker never answers
 		go func() { l.results <- p.run(ctx, k, i, l.end, l.each[i]) }()
 	}
 	consumer := client(t, c, kgo.ConsumeTopics("kills"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(50*time.Millisecond))

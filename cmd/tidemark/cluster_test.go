@@ -312,6 +312,7 @@ func TestTopicCommandsOnACluster(t *testing.T) {
 func TestConfigsReachEveryBroker(t *testing.T) {
 	c := startCluster(t, 3, "")
 	c.create("orders", 3)
+	c.awaitISR("orders", 3)
 	admin, ctx := adminClient(t, c), patient(t)
 	if altered, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "segment.bytes", Value: kadm.StringPtr("1000000")}}, "orders"); err != nil || altered[0].Err != nil {
 		t.Fatalf("%+v %v", altered, err)

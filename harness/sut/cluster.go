@@ -1,6 +1,7 @@
 package sut
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type Cluster struct {
 	ZooKeeper string // connect string
 	Brokers   []*Broker
 
+	spec      ClusterSpec
 	zookeeper *Process
 }
 
@@ -43,17 +45,11 @@ var zookeeperReady = regexp.MustCompile(`^tidemark zookeeper ready listener=(\S+
 
 // StartCluster starts everything and waits until each broker knows of all. What has started is stopped when something does not.
 func StartCluster(ctx context.Context, s ClusterSpec) (*Cluster, error) {
-	c := &Cluster{ZooKeeper: s.ZooKeeper}
+	c := &Cluster{ZooKeeper: s.ZooKeeper, spec: s}
 	if c.ZooKeeper == "" {
-		args := []string{"zookeeper", "--listen", "127.0.0.1:0"}
-		if !s.InMemory {
-			args = append(args, "--dir", filepath.Join(s.Dir, "zookeeper"))
-		}
-		p, err := Start(ctx, ProcessSpec{Path: s.Binary, Args: args, Ready: zookeeperReady.MatchString})
-		if err != nil {
+		if err := c.StartZooKeeper(ctx); err != nil {
 			return nil, err
 		}
-		c.zookeeper, c.ZooKeeper = p, zookeeperReady.FindStringSubmatch(p.ReadyLine())[1]
 	}
 	c.Brokers = make([]*Broker, s.Brokers)
 	failed := make([]error, s.Brokers)
@@ -102,6 +98,19 @@ func (c *Cluster) awaitAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// StartZooKeeper starts the embedded ZooKeeper; again at the same address, once its process has ended.
+func (c *Cluster) StartZooKeeper(ctx context.Context) error {
+	args := []string{"zookeeper", "--listen", cmp.Or(c.ZooKeeper, "127.0.0.1:0")}
+	if !c.spec.InMemory {
+		args = append(args, "--dir", filepath.Join(c.spec.Dir, "zookeeper"))
+	}
+	p, err := Start(ctx, ProcessSpec{Path: c.spec.Binary, Args: args, Ready: zookeeperReady.MatchString})
+	if err == nil {
+		c.zookeeper, c.ZooKeeper = p, zookeeperReady.FindStringSubmatch(p.ReadyLine())[1]
+	}
+	return err
 }
 
 // broker is how broker id is started.
