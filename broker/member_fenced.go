@@ -81,30 +81,36 @@ func (f *fencing) topic(name string, end func()) {
 	})
 }
 
+// fencingLookMax partitions are read before it is seen whether any of them still counts on the old incarnation: then
+// the others are not read yet, since the controller is not done.
+const fencingLookMax = 8 * fencingReadsMax
+
 // look reads the states that are waited for, until none is left.
 func (f *fencing) look() {
 	if len(f.waiting) == 0 {
 		f.done()
 		return
 	}
-	asked := f.waiting
-	f.waiting = nil
-	f.each(len(asked), func(i int, end func()) {
+	n := min(len(f.waiting), fencingLookMax)
+	asked, later := f.waiting[:n], f.waiting[n:]
+	var still []coord.TopicPartition
+	f.each(n, func(i int, end func()) {
 		f.s.client.Get(coord.PartitionStatePath(asked[i].Topic, asked[i].Partition), nil, func(data []byte, _ coord.Stat, err error) {
 			if f.counted(data, err) {
-				f.waiting = append(f.waiting, asked[i])
+				still = append(still, asked[i])
 			}
 			end()
 		})
 	}, func() {
-		if len(f.waiting) > 0 && !f.reported {
-			f.reported = true
-			p := f.waiting[0]
-			f.s.m.b.report(env.Info, "waiting until the controller has fenced this broker's last incarnation: %d partitions still count on it, the first is %s-%d", len(f.waiting), p.Topic, p.Partition)
-		}
-		if len(f.waiting) == 0 {
-			f.done()
+		f.waiting = later
+		if len(still) == 0 {
+			f.look()
 			return
+		}
+		f.waiting = append(still, later...)
+		if p := still[0]; !f.reported {
+			f.reported = true
+			f.s.m.b.report(env.Info, "waiting until the controller has fenced this broker's last incarnation: %s-%d counts on it, and %d partitions are to be looked at", p.Topic, p.Partition, len(f.waiting)-1)
 		}
 		f.s.again(fencedPoll, f.look)
 	})
