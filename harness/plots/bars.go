@@ -107,6 +107,7 @@ func (m marks) barLabels(c draw.Canvas, pt Point, middle, width, top vg.Length, 
 			at = limit + 3
 		} else {
 			at, s.Color = inside, color.White
+			taken = append(taken, span{at - 1, at + size})
 		}
 	}
 	c.FillText(s, vg.Point{X: middle, Y: at}, words)

@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -238,5 +240,30 @@ func TestATimelineIsWellFormedAndRefusesWhatItCannotDraw(t *testing.T) {
 		if _, err := (&Timeline{Panels: panels}).SVG(); err == nil {
 			t.Errorf("%s: was drawn", name)
 		}
+	}
+}
+
+// A limit right above a bar sends the value inside it, where the share of the limit stands too.
+func TestValueAndShareOfABarDoNotOverlap(t *testing.T) {
+	pt := few(530)
+	pt.Share = 0.97
+	f := &Figure{Kind: Bars, Title: "t", Categories: []Category{{"a", 0}}, Series: []Series{{"s", []Point{pt}}}, Limit: &Limit{"loop", [][]float64{{548}}}}
+	svg, err := f.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	height := func(words string) float64 {
+		m := regexp.MustCompile(`<text x="[^"]*" y="([^"]*)"[^>]*>` + words + `</text>`).FindSubmatch(bytes.ReplaceAll(svg, []byte("\n"), []byte(" ")))
+		if m == nil {
+			t.Fatalf("%s is not in the figure", words)
+		}
+		y, err := strconv.ParseFloat(string(m[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return y
+	}
+	if apart := math.Abs(height("530") - height("97.%")); apart < 9 {
+		t.Errorf("they stand %.1f points apart", apart)
 	}
 }
