@@ -28,8 +28,9 @@ func brokerCommand() *cobra.Command {
 	var helpConfig bool
 	cmd := &cobra.Command{
 		Use:   "broker",
-		Short: "Run one broker: a cluster of one",
-		Long: `Run one broker, a cluster of one that keeps its metadata itself.
+		Short: "Run one broker: a cluster of one, or one of several",
+		Long: `Run one broker. Without zookeeper.connect it is a cluster of one that keeps its
+metadata itself; with it, a member of the cluster that is kept there (see also: cluster).
 
 Settings have Kafka's names; our design switches begin with "lab."; --help-config
 lists them all. When it serves, it prints one line with the addresses it really has. The first SIGINT or
