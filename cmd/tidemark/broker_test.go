@@ -148,15 +148,17 @@ func TestAnIdleBrokerIsSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The process's own memory. The executable's pages are resident too, but here they are
+	// those of a test binary with every client in it; bench ceiling looks at tidemark's whole.
 	var kB int
 	for _, line := range strings.Split(string(status), "\n") {
-		if strings.HasPrefix(line, "VmRSS:") {
-			fmt.Sscan(strings.TrimPrefix(line, "VmRSS:"), &kB)
+		if strings.HasPrefix(line, "RssAnon:") {
+			fmt.Sscan(strings.TrimPrefix(line, "RssAnon:"), &kB)
 		}
 	}
-	t.Logf("resident: %d kB (this test binary, which is larger than tidemark)", kB)
-	if kB == 0 || kB > 30<<10 {
-		t.Errorf("an idle broker holds %d kB", kB)
+	t.Logf("anonymous memory: %d kB", kB)
+	if kB == 0 || kB > 8<<10 {
+		t.Errorf("an idle broker holds %d kB of its own", kB)
 	}
 }
 
