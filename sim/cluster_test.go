@@ -3,8 +3,6 @@ package sim
 import (
 	"strings"
 	"testing"
-
-	"github.com/tidemark-log/tidemark/experiments"
 )
 
 // clusterSeeds is how many seeds of a cluster of three a test run plays. A sweep plays more.
@@ -26,7 +24,6 @@ func TestClusterSeedsAreClean(t *testing.T) {
 // TestARuleThatIsOffIsFound: the checks see what each of these rules prevents, by the sweep alone.
 func TestARuleThatIsOffIsFound(t *testing.T) {
 	for _, f := range []struct{ rule, invariant string }{
-		{"fence-before-reregister", "S8"},
 		{"maximal-isr", "S6"},
 		{"truncate-by-epoch", "S5"},
 	} {
@@ -38,48 +35,5 @@ func TestARuleThatIsOffIsFound(t *testing.T) {
 				t.Errorf("no violation of %s in %d seeds", f.invariant, sum.Runs)
 			}
 		})
-	}
-}
-
-// countedAny is A8: acks=all is answered when any min.insync.replicas have the record, and who has not is elected.
-const countedAny = `
-entry     = "A8"
-rules_off = ["ack-all-maximal-isr"]
-breaks    = ["S4"]
-witness   = ["kill", "message held by a cut link"]
-settings  = { "min.insync.replicas" = "2", "zookeeper.session.timeout.ms" = "6000" }
-
-[[steps]]
-fault  = "partition"
-target = "follower of t/0"
-with   = "brokers"
-when   = "acknowledged"
-wait   = "1s"
-for    = "3s"
-
-[[steps]]
-fault  = "kill"
-target = "leader of t/0"
-wait   = "2500ms"
-for    = "30s"
-`
-
-// TestAScenarioBreaksWithoutItsRuleAndPassesWithIt plays one story both ways.
-func TestAScenarioBreaksWithoutItsRuleAndPassesWithIt(t *testing.T) {
-	s, err := experiments.ParseScenario("counted-any", []byte(countedAny))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fixed := Run(1, Options{Scenario: s})
-	if fixed.Violation != "" {
-		t.Errorf("with its rule: %s\n%s", fixed.Violation, strings.Join(fixed.Tail, "\n"))
-	}
-	for _, name := range s.Witness {
-		if fixed.Probes[name] == 0 {
-			t.Errorf("with its rule the story does not come to %q", name)
-		}
-	}
-	if bug := Run(1, Options{Scenario: s, Bug: true}); !strings.HasPrefix(bug.Violation, s.Breaks[0]+" ") {
-		t.Errorf("without its rule: %q", bug.Violation)
 	}
 }
