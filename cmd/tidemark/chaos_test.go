@@ -287,6 +287,9 @@ func startLoad(t *testing.T, c *liveCluster) *clusterLoad {
 	}
 	consumer := client(t, c, kgo.ConsumeTopics("kills"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(50*time.Millisecond))
 	go func() { l.seen <- l.watch(ctx, consumer) }()
+	// Nothing breaks before every producer has its id: franz-go takes a connection that is
+	// closed right after its first request for a sign that SASL is missing, and gives up.
+	l.everyPartition()
 	return l
 }
 
