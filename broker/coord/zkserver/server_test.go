@@ -268,7 +268,7 @@ func TestAFrameOverTheLimitEndsTheConnectionAndTheLimitItselfDoesNot(t *testing.
 	if code, _ := a.do(opCreate, createBody("/big", strings.Repeat("x", min(room, coord.DataBytesMax)), 0)); code != 0 {
 		t.Fatal(code)
 	}
-	a.send(opCreate, createBody("/bigger", strings.Repeat("x", room+1), 0))
+	a.sendTooMuch(opCreate, createBody("/bigger", strings.Repeat("x", room+1), 0))
 	a.wantClosed()
 	again := dial(t, s.Addr()).open(4000, a.session, a.password)
 	if code, _ := again.do(opExists, pathWatch("/bigger", false)); code != coord.ErrNoNode.Code {
@@ -278,7 +278,7 @@ func TestAFrameOverTheLimitEndsTheConnectionAndTheLimitItselfDoesNot(t *testing.
 	if _, _, code, _ := again.receive(); code != codeUnimplemented { // so the limit itself is let through
 		t.Fatal(code)
 	}
-	again.send(77, make([]byte, frameBytesMax-7))
+	again.sendTooMuch(77, make([]byte, frameBytesMax-7))
 	again.wantClosed()
 	for _, head := range []int32{-1, frameBytesMax + 1, 1 << 30} {
 		b := dial(t, s.Addr())
