@@ -78,7 +78,7 @@ func OpenCoord(connect string, timeout time.Duration, state func(coord.SessionSt
 		ready: make(chan struct{}), ended: make(chan struct{}), active: map[*coordCall]struct{}{}, patience: timeout,
 	}
 	conn, events, err := zk.Connect(servers, timeout, zk.WithHostProvider(c.hosts), zk.WithDialer(c.dial),
-		zk.WithEventCallback(c.libraryEvent), zk.WithLogger(noLog{}), zk.WithLogInfo(false), zk.WithMaxBufferSize(replyBytesMax))
+		zk.WithEventCallback(c.eventOfLibrary), zk.WithLogger(noLog{}), zk.WithLogInfo(false), zk.WithMaxBufferSize(replyBytesMax))
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper.connect %q: %w", connect, err)
 	}

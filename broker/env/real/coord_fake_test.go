@@ -296,7 +296,7 @@ func TestReconnectionWaitsOnlyWhereTheLastRoundFailed(t *testing.T) {
 func TestAnExpiryIsTheEndBeforeTheLibraryGoesOn(t *testing.T) {
 	told := make(chan coord.SessionState, 1)
 	c := &coordClient{hosts: newHosts(), ready: make(chan struct{}), active: map[*coordCall]struct{}{}, state: func(s coord.SessionState) { told <- s }}
-	c.libraryEvent(zk.Event{Type: zk.EventSession, State: zk.StateExpired})
+	c.eventOfLibrary(zk.Event{Type: zk.EventSession, State: zk.StateExpired})
 	if !c.hosts.isClosed() {
 		t.Error("the library may connect again")
 	}

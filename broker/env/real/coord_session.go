@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-log/tidemark/broker/coord"
 )
 
-// libraryEvent hears of the library's connection and session. It runs in the library's own goroutine and must not block.
-func (c *coordClient) libraryEvent(e zk.Event) {
+// eventOfLibrary hears of the library's connection and session. It runs in the library's own goroutine and must not block.
+func (c *coordClient) eventOfLibrary(e zk.Event) {
 	if e.Type != zk.EventSession {
 		return
 	}
