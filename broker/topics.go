@@ -299,7 +299,7 @@ func (b *Broker) setTopicConfig(t *topic, overrides map[string]string, done func
 		done(nil)
 		return
 	}
-	b.commit(append([]coord.Op{op}, b.noticeConfig("topics/"+t.name)...), func(err error) {
+	b.commitConfig(append([]coord.Op{op}, b.noticeConfig("topics/"+t.name)...), func(err error) {
 		if err == nil {
 			changed := *t
 			changed.overrides = overrides
@@ -308,6 +308,23 @@ func (b *Broker) setTopicConfig(t *topic, overrides map[string]string, done func
 		}
 		done(err)
 	})
+}
+
+// commitConfig writes a node of settings, the first of ops, and the notice of it. Who else writes the
+// same node loses to the last one, as in Kafka, so a try whose outcome is open is simply made again.
+func (b *Broker) commitConfig(ops []coord.Op, done func(error)) {
+	b.settle(topicWait, func(again bool, done func(error)) {
+		b.commit(ops, func(err error) {
+			switch {
+			case again && errors.Is(err, coord.ErrNoNode) && ops[0].Kind == coord.OpDelete:
+				done(nil)
+			case again && errors.Is(err, coord.ErrNodeExists):
+				b.ours(ops[0].Path, ops[0].Data, again, err, done)
+			default:
+				done(err)
+			}
+		})
+	}, done)
 }
 
 // configOp is the operation that brings a node of settings from had to next; an

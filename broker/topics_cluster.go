@@ -151,12 +151,16 @@ func (m *metadata) placeable() []controller.Broker {
 
 func (b *Broker) createReplicated(spec *topicSpec, r *topicResult, replicas [][]int32, done func()) {
 	t := r.t
-	ops := []coord.Op{coord.CreateOp(coord.TopicPath(t.name), coord.TopicAssignment{TopicID: t.id, Replicas: replicas}.Encode(), coord.Persistent)}
+	path, assignment := coord.TopicPath(t.name), coord.TopicAssignment{TopicID: t.id, Replicas: replicas}.Encode()
+	ops := []coord.Op{coord.CreateOp(path, assignment, coord.Persistent)}
 	if len(t.overrides) > 0 {
 		// Before the topic, so that who sees the topic sees its settings.
 		ops = append([]coord.Op{coord.CreateOp(coord.TopicConfigPath(t.name), coord.EncodeConfig(t.overrides), coord.Persistent)}, ops...)
 	}
-	b.commit(ops, func(err error) {
+	create := func(again bool, done func(error)) {
+		b.commit(ops, func(err error) { b.ours(path, assignment, again, err, done) })
+	}
+	b.settle(spec.wait(), create, func(err error) {
 		switch {
 		case errors.Is(err, coord.ErrNodeExists):
 			r.fail(codeTopicAlreadyExists, "topic "+t.name+" exists")
@@ -189,7 +193,9 @@ func (b *Broker) deleteReplicatedTopics(targets []*topic, timeout time.Duration,
 	end := newCountdown(len(targets), func() { done(results) })
 	for i, t := range targets {
 		r := &results[i]
-		b.cluster.client().Create(coord.DeleteTopicPath(t.name), nil, coord.Persistent, func(_ string, _ coord.Stat, err error) {
+		b.settle(timeout, func(_ bool, done func(error)) {
+			b.cluster.client().Create(coord.DeleteTopicPath(t.name), nil, coord.Persistent, func(_ string, _ coord.Stat, err error) { done(err) })
+		}, func(err error) {
 			if err != nil && !errors.Is(err, coord.ErrNodeExists) {
 				r.fail(codeRequestTimedOut, errMetadata(err))
 				end.done()
@@ -209,6 +215,28 @@ func (b *Broker) deleteReplicatedTopics(targets []*topic, timeout time.Duration,
 // growReplicatedTopic is growTopic where a controller does the work.
 func (b *Broker) growReplicatedTopic(t *topic, count int32, assignment [][]int32, done func(topicResult)) {
 	var r topicResult
+	b.settle(topicWait, func(again bool, done func(error)) {
+		r = topicResult{}
+		b.noteGrowth(t, count, assignment, again, &r, done)
+	}, func(err error) {
+		switch {
+		case err != nil:
+			r.fail(codeRequestTimedOut, errMetadata(err))
+		case r.code == codeNone:
+			b.await(topicWait, func(m *metadata) bool { return m.served(t.id, int(count)) }, func(ok bool) {
+				if !ok {
+					r.fail(codeRequestTimedOut, "the partitions are noted, and have no leaders yet")
+				}
+				done(r)
+			})
+			return
+		}
+		done(r)
+	})
+}
+
+// noteGrowth writes the topic's larger assignment. r says what is wrong with the request.
+func (b *Broker) noteGrowth(t *topic, count int32, assignment [][]int32, again bool, r *topicResult, done func(error)) {
 	path := coord.TopicPath(t.name)
 	b.cluster.client().Get(path, nil, func(data []byte, st coord.Stat, err error) {
 		var a coord.TopicAssignment
@@ -216,42 +244,33 @@ func (b *Broker) growReplicatedTopic(t *topic, count int32, assignment [][]int32
 			a, err = coord.DecodeTopicAssignment(data)
 		}
 		if err != nil {
-			r.fail(codeRequestTimedOut, errMetadata(err))
-			done(r)
+			done(err)
 			return
 		}
 		if have := len(a.Replicas); int(count) <= have {
-			r.fail(codeInvalidPartitions, fmt.Sprintf("topic %s has %d partitions, so it cannot grow to %d", t.name, have, count))
-			done(r)
+			if !again || int(count) != have { // an earlier try has been carried out otherwise
+				r.fail(codeInvalidPartitions, fmt.Sprintf("topic %s has %d partitions, so it cannot grow to %d", t.name, have, count))
+			}
+			done(nil)
 			return
 		}
-		m := b.meta.Load()
-		fresh := assignment
-		if fresh == nil {
-			factor := 1
-			if len(a.Replicas) > 0 {
-				factor = len(a.Replicas[0])
-			}
-			fresh, err = controller.Place(m.placeable(), int(count)-len(a.Replicas), factor, len(a.Replicas), b.draw(len(m.nodes)), b.draw(len(m.nodes)))
-			if err != nil {
+		if assignment == nil {
+			if assignment, err = b.placeGrowth(a, int(count)); err != nil {
 				r.fail(codeInvalidReplicationFactor, err.Error())
-				done(r)
+				done(nil)
 				return
 			}
 		}
-		a.Replicas = append(a.Replicas, fresh...)
-		b.cluster.client().Set(path, a.Encode(), st.Version, func(_ coord.Stat, err error) {
-			if err != nil {
-				r.fail(codeRequestTimedOut, errMetadata(err))
-				done(r)
-				return
-			}
-			b.await(topicWait, func(m *metadata) bool { return m.served(t.id, int(count)) }, func(ok bool) {
-				if !ok {
-					r.fail(codeRequestTimedOut, "the partitions are noted, and have no leaders yet")
-				}
-				done(r)
-			})
-		})
+		a.Replicas = append(a.Replicas, assignment...)
+		b.cluster.client().Set(path, a.Encode(), st.Version, func(_ coord.Stat, err error) { done(err) })
 	})
+}
+
+// placeGrowth is an assignment over the live brokers for the partitions that the topic lacks.
+func (b *Broker) placeGrowth(a coord.TopicAssignment, count int) ([][]int32, error) {
+	m, factor := b.meta.Load(), 1
+	if len(a.Replicas) > 0 {
+		factor = len(a.Replicas[0])
+	}
+	return controller.Place(m.placeable(), count-len(a.Replicas), factor, len(a.Replicas), b.draw(len(m.nodes)), b.draw(len(m.nodes)))
 }

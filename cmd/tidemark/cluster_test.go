@@ -107,8 +107,8 @@ func (c *liveCluster) counters(id int) (s server.Snapshot) {
 // create makes a topic with three replicas, or as many as there are brokers.
 func (c *liveCluster) create(topic string, partitions int32) {
 	c.t.Helper()
-	if _, err := adminClient(c.t, c).CreateTopic(patient(c.t), partitions, int16(min(3, len(c.Brokers))), nil, topic); err != nil {
-		c.t.Fatal(err)
+	if got, err := adminClient(c.t, c).CreateTopic(patient(c.t), partitions, int16(min(3, len(c.Brokers))), nil, topic); err != nil {
+		c.t.Fatalf("topic %s: %v: %s", topic, err, got.ErrMessage)
 	}
 }
 

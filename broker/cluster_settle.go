@@ -1,0 +1,50 @@
+package broker
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"github.com/tidemark-log/tidemark/broker/coord"
+)
+
+// A lost connection to the coordination service, or a session that ended, leaves
+// the outcome of a write open. A client that asked for a change is not told of that:
+// the write is tried again until the service answers, and what an earlier try may have
+// written is recognized.
+
+// settle calls try until its outcome is known, or for so long. again tells it that an
+// earlier try may have been carried out.
+func (b *Broker) settle(limit time.Duration, try func(again bool, done func(error)), done func(error)) {
+	b.settleUntil(b.env.Now()+limit, false, try, done)
+}
+
+func (b *Broker) settleUntil(deadline time.Duration, again bool, try func(again bool, done func(error)), done func(error)) {
+	try(again, func(err error) {
+		open := errors.Is(err, coord.ErrConnectionLoss) || errors.Is(err, coord.ErrSessionExpired)
+		if !open || b.env.Now()+coordRetry > deadline {
+			done(err)
+			return
+		}
+		b.env.After(coordRetry, func() { b.settleUntil(deadline, true, try, done) })
+	})
+}
+
+// ours ends a try to create path with data: where an earlier try's outcome is open, a node
+// with that data is what it made.
+func (b *Broker) ours(path string, data []byte, again bool, err error, done func(error)) {
+	if !again || !errors.Is(err, coord.ErrNodeExists) {
+		done(err)
+		return
+	}
+	b.cluster.client().Get(path, nil, func(have []byte, _ coord.Stat, getErr error) {
+		switch {
+		case getErr != nil && !errors.Is(getErr, coord.ErrNoNode):
+			done(getErr)
+		case getErr == nil && bytes.Equal(have, data):
+			done(nil)
+		default:
+			done(err)
+		}
+	})
+}
