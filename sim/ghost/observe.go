@@ -79,7 +79,8 @@ func (s *State) LogOpened(id int32, tp TP, b Bounds, found []Entry) {
 			p.noteAppend(r, e)
 		}
 	}
-	r.start, r.end, r.flushed, r.hw = b.Start, b.End, b.Flushed, min(b.HighWatermark, b.End)
+	// What was flushed stays so, though the new process may not know of it.
+	r.start, r.end, r.flushed, r.hw = b.Start, b.End, min(max(r.flushed, b.Flushed), b.End), min(b.HighWatermark, b.End)
 	r.leads, r.epoch, r.truncates = false, -1, -1
 	p.advance(r)
 	r.unsure = false
