@@ -27,11 +27,13 @@ type Cluster struct {
 	consumers  []*clusterConsumer
 	clients    int // ends of the network given to clients
 
-	story  *story // nil: faults are drawn
-	fault  *event
-	faults int64 // that happened
-	cuts   []cut // partitions that are now
-	holds  []*hold
+	story   *story // nil: faults are drawn
+	fault   *event
+	faults  int64 // that happened
+	drawn   int   // faults, each with its number
+	without []int // drawn faults, by number, that do not happen
+	cuts    []cut // partitions that are now
+	holds   []*hold
 
 	bug    bool   // the story is played without its rules
 	broken string // the first invariant that broke on the way to the one that is waited for
@@ -47,6 +49,7 @@ const clientsMax = 16
 func newCluster(seed uint64, o Options) *Cluster {
 	c := &Cluster{base: newBase(seed, clusterProbes(), o.Echo)}
 	c.cfg = drawCluster(c.rng, o)
+	c.without = o.Without
 	if o.Scenario != nil {
 		c.story, c.bug = &story{Scenario: o.Scenario}, o.Bug
 		if err := c.cfg.applyScenario(o.Scenario, o.Bug); err != nil {

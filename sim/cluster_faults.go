@@ -7,44 +7,10 @@ import (
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
-// scheduleFault draws when the next fault comes.
-func (c *Cluster) scheduleFault() {
-	if c.healed {
-		return
-	}
-	c.fault = c.after(nil, c.between(c.cfg.faultEvery/10, 3*c.cfg.faultEvery), func() {
-		c.drawFault()
-		c.scheduleFault()
-	})
-}
-
 // A cut is a partition that is now, until it is mended.
 type cut struct {
 	from, to end
 	both     bool
-}
-
-// drawFault lets one of the faults that are on happen to a broker in a role.
-func (c *Cluster) drawFault() {
-	f := &c.cfg.faults
-	all := []struct {
-		on  bool
-		hit func(n *node) bool
-	}{
-		{f.kill, c.faultKill}, {f.kill, c.faultKillSoon}, {f.bounce, c.faultBounce}, {f.power, c.faultPower}, {f.swap, c.faultSwap},
-		{f.stop, c.faultStop}, {f.pause, c.faultPause}, {f.partition, c.faultPartition}, {f.oneWay, c.faultOneWay}, {f.slowLink, c.faultSlowLink},
-		{f.lostConns, c.faultLostConns}, {f.expire, c.faultExpire}, {f.away, c.faultAway}, {f.ioErrors, c.faultIO}, {f.clockJump, c.faultClock},
-	}
-	all = slices.DeleteFunc(all, func(x struct {
-		on  bool
-		hit func(n *node) bool
-	}) bool {
-		return !x.on
-	})
-	n := c.drawRole()
-	if pick(c.rng, all...).hit(n) {
-		c.faults++
-	}
 }
 
 // drawRole picks a broker: the leader of a partition, a follower in its ISR, the controller, or any.

@@ -57,6 +57,8 @@ type Options struct {
 	Bug      bool
 	// RulesOff are replication rules that its brokers do without.
 	RulesOff []string
+	// Without are drawn faults of a cluster, by number from 1, that do not happen; what else is drawn stays.
+	Without []int
 }
 
 // Run plays the world of one seed. A panic of the broker is a violation like any other.
