@@ -173,9 +173,11 @@ const (
 
 // Scenario is a short story of faults.
 type Scenario struct {
-	Name  string `toml:"-"`
-	Entry string `toml:"entry"` // of the failure catalogue
-	Says  string `toml:"says"`
+	Name   string `toml:"-"`
+	Entry  string `toml:"entry"`  // of the failure catalogue; "": of none, and nothing has to break
+	Title  string `toml:"title"`  // what the catalogue calls it
+	Source string `toml:"source"` // where it was reported
+	Says   string `toml:"says"`
 
 	Brokers    int               `toml:"brokers"`
 	Partitions int32             `toml:"partitions"`

@@ -1,20 +1,33 @@
 package experiments
 
 import (
+	"cmp"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-//go:embed scenarios/*.toml
+// Scenarios of the failure catalogue, and beside them those of general chaos: they have no
+// vector, and are played in the simulator and on live processes.
+//
+//go:embed scenarios/*.toml scenarios/chaos/*.toml
 var scenarios embed.FS
 
-// ScenarioNames lists the embedded scenarios, ascending.
-func ScenarioNames() []string {
-	files, err := fs.Glob(scenarios, "scenarios/*.toml")
+// ScenarioNames lists the embedded scenarios of the failure catalogue, ascending.
+func ScenarioNames() []string { return namesIn("scenarios") }
+
+// ChaosNames lists the embedded scenarios of general chaos, ascending.
+func ChaosNames() []string { return namesIn("scenarios/chaos") }
+
+func namesIn(dir string) []string {
+	files, err := fs.Glob(scenarios, dir+"/*.toml")
 	if err != nil {
 		panic("BUG: experiments: " + err.Error())
 	}
@@ -28,9 +41,51 @@ func ScenarioNames() []string {
 
 // LoadScenario reads an embedded scenario by its name.
 func LoadScenario(name string) (*Scenario, error) {
-	text, err := scenarios.ReadFile("scenarios/" + name + ".toml")
-	if err != nil {
-		return nil, fmt.Errorf("no scenario %q: there are %s", name, strings.Join(ScenarioNames(), ", "))
+	for _, dir := range []string{"scenarios/", "scenarios/chaos/"} {
+		if text, err := scenarios.ReadFile(dir + name + ".toml"); err == nil {
+			return ParseScenario(name, text)
+		}
 	}
-	return ParseScenario(name, text)
+	return nil, fmt.Errorf("no scenario %q: there are %s", name, strings.Join(append(ScenarioNames(), ChaosNames()...), ", "))
+}
+
+// FindScenario reads a scenario by its embedded name, its entry in the failure catalogue (B1), or the path of its file.
+func FindScenario(what string) (*Scenario, error) {
+	if strings.HasSuffix(what, ".toml") || strings.ContainsRune(what, filepath.Separator) {
+		text, err := os.ReadFile(what)
+		if err != nil {
+			return nil, scenarioFileError(what, err)
+		}
+		return ParseScenario(strings.TrimSuffix(what, ".toml"), text)
+	}
+	name := strings.ToLower(what)
+	if slices.Contains(ScenarioNames(), name) || slices.Contains(ChaosNames(), name) {
+		return LoadScenario(name)
+	}
+	e, err := FindEntry(what)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("no scenario %q: want an entry such as B1, a name such as b1-truncate-to-high-watermark or chaos-kills, or a file; tidemark sim catalogue lists them", what)
+	case e.Scenario == nil:
+		return nil, fmt.Errorf("%s, %s, has no scenario: %s", e.ID, e.Title, e.Absent)
+	}
+	return e.Scenario, nil
+}
+
+func scenarioFileError(what string, err error) error {
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		err = pathErr.Err
+	}
+	return fmt.Errorf("scenario %s: %w", what, err)
+}
+
+// SearchSeeds are the seeds of which one must break, both ends included.
+func (s *Scenario) SearchSeeds() (from, to uint64, err error) {
+	low, high, _ := strings.Cut(cmp.Or(s.Search, "1-1"), "-")
+	from, err1 := strconv.ParseUint(low, 10, 63)
+	to, err2 := strconv.ParseUint(high, 10, 63)
+	if err1 != nil || err2 != nil || from > to {
+		return 0, 0, fmt.Errorf("%s.toml: search = %q: want seeds, as 1-200", s.Name, s.Search)
+	}
+	return from, to, nil
 }

@@ -19,6 +19,7 @@ type story struct {
 	demanded int // the last step whose deadline is set, from 1
 	*experiments.Scenario
 	next int
+	done []StepTold
 	due  bool          // the next step's pause has begun
 	last time.Duration // when the newest step happened
 }
@@ -103,6 +104,7 @@ func (c *Cluster) tell() {
 		s.due = false
 		s.next++
 		s.last = c.now
+		c.noteStep(f)
 		c.trace.say(c.now, "step %d: %s of %s", s.next, string(f.Kind), f.Target)
 		c.faults++
 		c.act(f)
@@ -111,8 +113,9 @@ func (c *Cluster) tell() {
 
 // Conditions of steps.
 var conditions = map[string]func(c *Cluster) bool{
-	"in sync": func(c *Cluster) bool { return c.everyPartition(c.ghost.ISRFull) },
-	"led":     func(c *Cluster) bool { return c.everyPartition(func(t ghost.TP) bool { return c.ghost.Leader(t) > 0 }) },
+	"in sync":     func(c *Cluster) bool { return c.everyPartition(c.ghost.ISRFull) },
+	"out of sync": func(c *Cluster) bool { return c.tree.assigned != 0 && !c.everyPartition(c.ghost.ISRFull) },
+	"led":         func(c *Cluster) bool { return c.everyPartition(func(t ghost.TP) bool { return c.ghost.Leader(t) > 0 }) },
 	"no leader": func(c *Cluster) bool {
 		return !c.everyPartition(func(t ghost.TP) bool { return c.ghost.Leader(t) > 0 })
 	},

@@ -23,8 +23,12 @@ type Result struct {
 	Virtual   time.Duration    `json:"virtual_ns"`
 	Probes    map[string]int64 `json:"probes"`
 
-	// StepsLeft of a scenario did not come about.
-	StepsLeft int `json:"steps_left,omitempty"`
+	// Words are the last events without the operations of disks, when something was violated.
+	Words []string `json:"words,omitempty"`
+
+	// Steps of a scenario that happened, and how many did not come about.
+	Steps     []StepTold `json:"steps,omitempty"`
+	StepsLeft int        `json:"steps_left,omitempty"`
 
 	Cluster *ClusterResult `json:"cluster,omitempty"`
 }
@@ -93,7 +97,7 @@ func runCluster(seed uint64, o Options) (r Result) {
 			r.Lives += n.lives
 		}
 		if c.story != nil {
-			r.StepsLeft = len(c.story.Steps) - c.story.next
+			r.Steps, r.StepsLeft = c.story.done, len(c.story.Steps)-c.story.next
 		}
 		r.Cluster = &ClusterResult{c.ghost.Acked, c.ghost.AckedWeak, c.faults, c.ghost.Elections, c.ghost.ISRChanges}
 	}()
@@ -108,7 +112,7 @@ func (b *base) result(p any) Result {
 	}
 	r := Result{Seed: b.seed, Hash: b.trace.hash, Violation: b.violation, Events: b.events, Virtual: b.now, Probes: b.trace.probes}
 	if r.Violation != "" {
-		r.Tail = b.trace.tail()
+		r.Tail, r.Words = b.trace.tail(), b.trace.words.lines()
 	}
 	if p != nil {
 		r.Tail = append(r.Tail, strings.Split(strings.TrimSpace(string(debug.Stack())), "\n")...)

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -41,7 +40,7 @@ func breaksAt(t *testing.T, s *experiments.Scenario) uint64 {
 	said := ""
 	for seed := from; seed <= to; seed++ {
 		bug := Run(seed, Options{Scenario: s, Bug: true})
-		name := broken(bug)
+		name := bug.Invariant()
 		if slices.Contains(s.Breaks, name) {
 			t.Logf("seed %d: %s", seed, bug.Violation)
 			return seed
@@ -52,23 +51,10 @@ func breaksAt(t *testing.T, s *experiments.Scenario) uint64 {
 	return 0
 }
 
-// broken names the invariant: "S5 CandidateCompleteness: …", "L4: …".
-func broken(r Result) string {
-	name, _, _ := strings.Cut(r.Violation, " ")
-	return strings.TrimSuffix(name, ":")
-}
-
 func seedsOf(t *testing.T, s *experiments.Scenario) (from, to uint64) {
-	if s.Search == "" {
-		return 1, 1
-	}
-	low, high, _ := strings.Cut(s.Search, "-")
-	from, err := strconv.ParseUint(low, 10, 64)
-	if err == nil {
-		to, err = strconv.ParseUint(high, 10, 64)
-	}
+	from, to, err := s.SearchSeeds()
 	if err != nil {
-		t.Fatalf("search = %q: want seeds, as 1-200", s.Search)
+		t.Fatal(err)
 	}
 	return from, to
 }
@@ -92,7 +78,7 @@ func TestEachRuleOfAVectorIsNeeded(t *testing.T) {
 			but := *s
 			but.RulesOff = slices.Delete(slices.Clone(s.RulesOff), i, i+1)
 			r := Run(seed, Options{Scenario: &but, Bug: true})
-			if slices.Contains(s.Breaks, broken(r)) {
+			if slices.Contains(s.Breaks, r.Invariant()) {
 				t.Errorf("%s breaks with %s on too: %s", name, rule, r.Violation)
 			}
 		}
@@ -144,5 +130,19 @@ func TestAnISRChangeIsWrittenOnce(t *testing.T) {
 	r := Run(1, Options{Scenario: s})
 	if n := r.Probes["state written as it was"]; r.Cluster.ISRChanges < 3 || n > 0 {
 		t.Errorf("%d changes of the ISR, and %d writes of what was there", r.Cluster.ISRChanges, n)
+	}
+}
+
+// TestChaosPasses plays what has no vector with the rules on.
+func TestChaosPasses(t *testing.T) {
+	for _, name := range experiments.ChaosNames() {
+		s, err := experiments.LoadScenario(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told, err := Tell(s, Ways{Vector: true, Fixed: true})
+		if err != nil || len(told.Problems) > 0 || told.Vector != nil || told.Fixed.Cluster.Acked < 500 {
+			t.Errorf("%s: %v, %+v", name, err, told)
+		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 // arguments. Two runs of a seed that differ in anything at all differ in it.
 type trace struct {
 	hash   uint64
-	last   [traceKept]traceEntry // ring
-	n      int
+	last   ring // of all
+	words  ring // of what is no operation of a disk
 	probes map[string]int64
 	echo   func(string) // every line as it comes, for a run that is watched; nil: none
 }
@@ -106,18 +106,33 @@ func (t *trace) say(at time.Duration, format string, args ...any) {
 }
 
 func (t *trace) keep(e traceEntry) {
-	t.last[t.n%traceKept] = e
-	t.n++
+	t.last.add(e)
+	if e.format != "" {
+		t.words.add(e)
+	}
 	if t.echo != nil {
 		t.echo(e.String())
 	}
 }
 
 // tail gives the last events in words, oldest first.
-func (t *trace) tail() []string {
+func (t *trace) tail() []string { return t.last.lines() }
+
+// ring holds the newest entries.
+type ring struct {
+	entries [traceKept]traceEntry
+	n       int
+}
+
+func (r *ring) add(e traceEntry) {
+	r.entries[r.n%traceKept] = e
+	r.n++
+}
+
+func (r *ring) lines() []string {
 	var lines []string
-	for i := max(0, t.n-traceKept); i < t.n; i++ {
-		lines = append(lines, t.last[i%traceKept].String())
+	for i := max(0, r.n-traceKept); i < r.n; i++ {
+		lines = append(lines, r.entries[i%traceKept].String())
 	}
 	return lines
 }

@@ -30,7 +30,7 @@ what the clients saw is judged. The same seed gives the same history, always.
 Planted faults, to see a checker find one (--plant NAME):
 ` + plantList(),
 	}
-	cmd.AddCommand(simRunCommand(), simSweepCommand())
+	cmd.AddCommand(simRunCommand(), simSweepCommand(), simCatalogueCommand())
 	return cmd
 }
 
@@ -68,46 +68,6 @@ func checkSimOptions(o sim.Options) error {
 		return fmt.Errorf("--rules-off: %w", err)
 	}
 	return nil
-}
-
-func simRunCommand() *cobra.Command {
-	var seed uint64
-	var trace bool
-	o := sim.Options{}
-	cmd := &cobra.Command{
-		Use:   "run --seed N",
-		Short: "Run one seed and say what happened",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkSimOptions(o); err != nil {
-				return err
-			}
-			out := cmd.OutOrStdout()
-			if trace {
-				o.Echo = func(line string) { fmt.Fprintln(out, line) }
-			}
-			began := time.Now()
-			r := sim.Run(seed, o)
-			fmt.Fprintf(out, "seed %d: %s\n", r.Seed, r.Config)
-			fmt.Fprintf(out, "%d events, %d lives of the broker, %v of virtual time in %v; trace hash %016x\n",
-				r.Events, r.Lives, r.Virtual.Round(time.Millisecond), time.Since(began).Round(time.Millisecond), r.Hash)
-			if r.Cluster != nil {
-				writeCluster(out, *r.Cluster, time.Since(began))
-			}
-			writeProbes(out, r.Probes, o)
-			if r.Violation != "" {
-				writeViolation(out, r, o)
-				return fmt.Errorf("seed %d violates what the broker promises", seed)
-			}
-			fmt.Fprintln(out, "no violation")
-			return nil
-		},
-	}
-	f := cmd.Flags()
-	f.Uint64Var(&seed, "seed", 1, "which world")
-	simFlags(cmd, &o)
-	f.BoolVar(&trace, "trace", false, "print every event")
-	return cmd
 }
 
 func simSweepCommand() *cobra.Command {
