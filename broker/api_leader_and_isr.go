@@ -9,7 +9,8 @@ import (
 )
 
 // LeaderAndISR, version 6, from the controller: which replicas this broker has, who leads
-// each, and its ISR. Our tagged field 10000 of a partition is its ELR (KIP-966).
+// each, and its ISR. Our tagged field 10000 of a partition is its ELR (KIP-966), 10002 in the answer
+// says where the log of a partition without a leader ends.
 //
 // The answer comes when the logs are open and the roles are taken. What a full list does
 // not name is left as it is, and reported: deleting waits for a StopReplica.
@@ -20,10 +21,10 @@ type rolesOf struct {
 	req  *kmsg.LeaderAndISRRequest
 	resp *kmsg.LeaderAndISRResponse
 
-	topics []topicNamed
-	roles  [][]role // by topic and partition of the request
-	parts  [][]*partition
-	codes  [][]*int16
+	topics  []topicNamed
+	roles   [][]role // by topic and partition of the request
+	parts   [][]*partition
+	answers [][]*kmsg.LeaderAndISRResponseTopicPartition
 }
 
 func (b *Broker) handleLeaderAndISR(req *kmsg.LeaderAndISRRequest, reply Reply) {
@@ -61,7 +62,7 @@ func (c *rolesOf) read() {
 		answer := kmsg.NewLeaderAndISRResponseTopic()
 		answer.TopicID = t.TopicID
 		answer.Partitions = make([]kmsg.LeaderAndISRResponseTopicPartition, len(roles))
-		codes := make([]*int16, len(roles))
+		answers := make([]*kmsg.LeaderAndISRResponseTopicPartition, len(roles))
 		for j := range t.PartitionStates {
 			s := &t.PartitionStates[j]
 			roles[j] = role{
@@ -75,9 +76,9 @@ func (c *rolesOf) read() {
 			})
 			answer.Partitions[j].Default()
 			answer.Partitions[j].Partition = s.Partition
-			codes[j] = &answer.Partitions[j].ErrorCode
+			answers[j] = &answer.Partitions[j]
 		}
-		c.roles, c.codes = append(c.roles, roles), append(c.codes, codes)
+		c.roles, c.answers = append(c.roles, roles), append(c.answers, answers)
 		c.resp.Topics = append(c.resp.Topics, answer)
 	}
 }
@@ -93,7 +94,7 @@ func (c *rolesOf) run(done func()) {
 			for j := range parts {
 				index := c.resp.Topics[i].Partitions[j].Partition
 				if index < 0 || index >= c.b.static.MaxPartitionsPerTopic {
-					*c.codes[i][j] = codeInvalidRequest
+					c.answers[i][j].ErrorCode = codeInvalidRequest
 					continue
 				}
 				p, isFresh, old := c.b.replicaOf(t, index)
@@ -131,7 +132,11 @@ func (c *rolesOf) take() {
 			}
 			r := &c.roles[i][j]
 			code, follow := p.become(r)
-			*c.codes[i][j] = code
+			answer := c.answers[i][j]
+			answer.ErrorCode = code
+			if code == codeNone && r.leader == noBroker {
+				answer.UnknownTags.Set(tagLog, p.logEnd())
+			}
 			if follow {
 				b.fetchers.follow(p, r.leader)
 			} else if code == codeNone {

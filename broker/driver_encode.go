@@ -14,14 +14,14 @@ import (
 func encodeState(s *controller.State) []byte {
 	return coord.PartitionState{
 		ControllerEpoch: s.ControllerEpoch, Leader: s.Leader, LeaderEpoch: s.LeaderEpoch,
-		ISR: s.ISR, ELR: s.ELR, LastLeader: s.LastLeader,
+		ISR: s.ISR, ELR: s.ELR, LastLeader: s.LastLeader, LastKnownELR: s.LastKnownELR,
 	}.Encode()
 }
 
 func decodeState(s coord.PartitionState) controller.State {
 	return controller.State{
 		ControllerEpoch: s.ControllerEpoch, Leader: s.Leader, LeaderEpoch: s.LeaderEpoch,
-		ISR: s.ISR, ELR: s.ELR, LastLeader: s.LastLeader,
+		ISR: s.ISR, ELR: s.ELR, LastLeader: s.LastLeader, LastKnownELR: s.LastKnownELR,
 	}
 }
 

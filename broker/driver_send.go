@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"encoding/binary"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -30,13 +31,17 @@ const tagELR = 10_000
 // deletion that arrives late must not hit a topic that was made again under the name.
 const tagTopicID = 10_001
 
+// tagLog is the number of our own tagged field of a partition in the answer to LeaderAndIsr: how far the log of a
+// partition without a leader reaches (KIP-966 has a request of its own for it).
+const tagLog = 10_002
+
 // send encodes a command, sends it, and tells the controller what came back.
 func (d *driver) send(e controller.Send) {
 	to := env.Peer{ID: e.To.ID, Host: e.To.Host, Port: e.To.Port}
 	d.b.env.Send(to, d.encode(e), commandTimeout, func(resp kmsg.Response, err error) {
 		in := controller.CommandDone{Broker: e.To.ID, Seq: e.Seq, Failed: err != nil}
 		if err == nil {
-			in.Code, in.Errors = d.answerOf(e.Command, resp)
+			in.Code, in.Errors, in.Logs = d.answerOf(e.Command, resp)
 		}
 		d.step(in)
 	})
@@ -144,8 +149,27 @@ func decodeIDs(b []byte) (ids []int32) {
 	return ids
 }
 
-// answerOf gives the code of an answer, and of the partitions in it those that are not 0.
-func (d *driver) answerOf(command controller.Command, resp kmsg.Response) (code int16, failed []controller.PartitionError) {
+// logEnd is tagLog's content: the leader epoch that the replica is in, that of its last record, and its log end
+// offset. It does not change before the replica is told of a leader.
+func (p *partition) logEnd() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := binary.BigEndian.AppendUint32(nil, uint32(p.epoch))
+	b = binary.BigEndian.AppendUint32(b, uint32(p.log.LatestEpoch()))
+	return binary.BigEndian.AppendUint64(b, uint64(p.log.LogEndOffset()))
+}
+
+func decodeLogEnd(b []byte, of controller.TopicPartition) (l controller.ReplicaLog, ok bool) {
+	if len(b) != 16 {
+		return l, false
+	}
+	return controller.ReplicaLog{
+		Partition: of, LeaderEpoch: int32(binary.BigEndian.Uint32(b)), LastEpoch: int32(binary.BigEndian.Uint32(b[4:])), End: int64(binary.BigEndian.Uint64(b[8:])),
+	}, true
+}
+
+// answerOf gives the code of an answer, the codes of the partitions in it that are not 0, and the ends of logs that it tells.
+func (d *driver) answerOf(command controller.Command, resp kmsg.Response) (code int16, failed []controller.PartitionError, logs []controller.ReplicaLog) {
 	note := func(topic string, partition int32, code int16) {
 		if code != codeNone {
 			failed = append(failed, controller.PartitionError{Partition: controller.TopicPartition{Topic: topic, Partition: partition}, Code: code})
@@ -162,16 +186,21 @@ func (d *driver) answerOf(command controller.Command, resp kmsg.Response) (code 
 		for _, t := range r.Topics {
 			for _, p := range t.Partitions {
 				note(names[t.TopicID], p.Partition, p.ErrorCode)
+				p.UnknownTags.Each(func(tag uint32, value []byte) {
+					if l, ok := decodeLogEnd(value, controller.TopicPartition{Topic: names[t.TopicID], Partition: p.Partition}); ok && tag == tagLog {
+						logs = append(logs, l)
+					}
+				})
 			}
 		}
-		return r.ErrorCode, failed
+		return r.ErrorCode, failed, logs
 	case *kmsg.UpdateMetadataResponse:
-		return r.ErrorCode, nil
+		return r.ErrorCode, nil, nil
 	case *kmsg.StopReplicaResponse:
 		for _, p := range r.Partitions {
 			note(p.Topic, p.Partition, p.ErrorCode)
 		}
-		return r.ErrorCode, failed
+		return r.ErrorCode, failed, nil
 	}
-	return codeUnknownServerError, nil
+	return codeUnknownServerError, nil, nil
 }

@@ -166,7 +166,7 @@ var clusterProbeNames = []string{
 	"coordination service away", "broker cut off from the coordination service", "clock jump", "I/O error", "log directory offline", "torn tail cut",
 	"request timed out", "message held by a cut link", "answer lost with its connection", "answer that outlived its broker", "region outlived its file's name",
 	"batch sent again", "producer gave a batch up", "not enough in-sync replicas",
-	"controller elected", "election from the ELR", "unclean election", "unclean election that lost records", "ISR down to one", "ISR empty", "ISR grew",
+	"controller elected", "election from the ELR", "election of the longest log", "unclean election", "unclean election that lost records", "ISR down to one", "ISR empty", "ISR grew",
 	"truncation that dropped records", "lossy restart that lost committed records", "lossy replica caught up",
 	"end offset not available yet", "write while a sync was under way",
 }

@@ -57,6 +57,12 @@ func newChaos(r rules.Rules, seed uint64) *chaos {
 	c.print = func(format string, args ...any) { c.log = append(c.log, "  "+fmt.Sprintf(format, args...)) }
 	c.writes = c.outcome
 	c.afterWrite = c.checkWrite
+	c.logOf = func(id int32, tp TopicPartition) (int32, int64) {
+		if c.complete[c.key(tp, id)] {
+			return 0, 100
+		}
+		return 0, int64(90 + id)
+	}
 	for id := range int32(3 + c.rng.IntN(3)) {
 		c.ids = append(c.ids, id+1)
 		c.epochs[id+1], c.clean[id+1] = -1, -1
@@ -260,7 +266,7 @@ func (c *chaos) die(id int32, clean bool) {
 }
 
 // register starts a new incarnation, when no state names the old one as leader or in ISR (A7). After an
-// unclean end it has lost something.
+// unclean end it may have lost something.
 func (c *chaos) register(id int32) {
 	if c.processes[id] != nil {
 		return
@@ -275,13 +281,16 @@ func (c *chaos) register(id int32) {
 	}
 	if lossy {
 		c.reached["unclean start"]++
+		c.run[id] = 0
+	}
+	if lossy && c.rng.IntN(3) > 0 { // not every unclean start has lost something
 		for _, name := range slices.Sorted(maps.Keys(c.topics)) {
 			for n := range c.topics[name].Partitions {
 				delete(c.complete, c.key(TopicPartition{name, int32(n)}, id))
 			}
 		}
-		c.run[id] = 0
-	} else {
+	}
+	if !lossy {
 		c.reached["clean start"]++
 		c.run[id]++
 	}
@@ -469,8 +478,14 @@ func (c *chaos) checkElection(tp TopicPartition, old, new *storedState) {
 		if !c.complete[c.key(tp, l)] {
 			c.fail("%s: %d is elected, which has lost records: from %s to %s", tp, l, showState(old.State), showState(new.State))
 		}
-	case l == old.LastLeader && len(old.ISR) == 0 && !slices.ContainsFunc(old.ELR, func(id int32) bool { return c.complete[c.key(tp, id)] }):
-		c.reached["last leader"]++
+	case len(old.ISR)+len(old.ELR) == 0 && (len(old.LastKnownELR) > 0 || !c.cfg.Rules.CompareLogs && l == old.LastLeader):
+		c.reached["longest log"]++
+		has := func(id int32) bool { return c.complete[c.key(tp, id)] }
+		if !has(l) && slices.ContainsFunc(c.topics[tp.Topic].Partitions[tp.Partition].Replicas, func(id int32) bool {
+			return has(id) && (slices.Contains(old.LastKnownELR, id) || !c.cfg.Rules.CompareLogs)
+		}) {
+			c.fail("%s: %d is elected, which has lost records, and another has them all: from %s to %s", tp, l, showState(old.State), showState(new.State))
+		}
 		c.complete[c.key(tp, l)] = true // what it has is all there is
 	default:
 		c.fail("%s: %d is elected, which nothing speaks for: from %s to %s", tp, l, showState(old.State), showState(new.State))

@@ -306,6 +306,7 @@ func (c *Controller) commandDone(in CommandDone) {
 	switch command.(type) {
 	case *LeaderAndISR:
 		c.laiErrors(b, in.Errors)
+		c.logsTold(b, in.Logs)
 	case *UpdateMetadata:
 		b.metaTo, b.liveTo = b.sentMeta, b.sentLive
 	case *StopReplica:

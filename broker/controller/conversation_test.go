@@ -125,6 +125,15 @@ func (c *conversation) line(line string) error {
 		return c.topic(a)
 	case "state": // a leader changed the state: leader= epoch= isr= elr=
 		c.setState(parseTP(a.words[0]), a)
+	case "log": // what broker ID says of its log of a partition: epoch= end=
+		id, tp, epoch, end := a.id(), parseTP(a.words[1]), int32(a.number("epoch", -1)), a.number("end", 0)
+		before := c.logOf
+		c.logOf = func(of int32, p TopicPartition) (int32, int64) {
+			if of == id && p == tp {
+				return epoch, end
+			}
+			return before(of, p)
+		}
 	case "lose-state":
 		tp := parseTP(a.words[0])
 		delete(c.topics[tp.Topic].states, tp.Partition)

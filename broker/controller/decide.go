@@ -6,8 +6,8 @@ import "slices"
 // the brokers as they are. changed is false when it is so already.
 //
 // Order of election: a live member of the ISR; one of the ELR, which has everything committed
-// too (A6); when neither set has anybody, the last leader, so that a partition of one replica
-// comes back; at last any live replica, if unclean elections are allowed (A3).
+// too (A6); when neither set has anybody, the longest log, see recovered; at last any live
+// replica, if unclean elections are allowed (A3).
 func (c *Controller) decide(p *partition) (s State, changed bool) {
 	s = p.state
 	old := &p.state
@@ -29,10 +29,11 @@ func (c *Controller) decide(p *partition) (s State, changed bool) {
 			s.LastLeader = old.Leader
 		}
 	}
+	s.LastKnownELR = c.lastKnown(p, &s)
 	if s.Leader != old.Leader || unclean {
 		s.LeaderEpoch++
 	}
-	if s.Leader == old.Leader && s.LastLeader == old.LastLeader && slices.Equal(s.ISR, old.ISR) && slices.Equal(s.ELR, old.ELR) && s.LeaderEpoch == old.LeaderEpoch {
+	if s.Leader == old.Leader && s.LastLeader == old.LastLeader && slices.Equal(s.LastKnownELR, old.LastKnownELR) && slices.Equal(s.ISR, old.ISR) && slices.Equal(s.ELR, old.ELR) && s.LeaderEpoch == old.LeaderEpoch {
 		return *old, false
 	}
 	s.ControllerEpoch = c.epoch
@@ -110,9 +111,9 @@ func (c *Controller) elect(p *partition, s *State) (leader int32, unclean bool) 
 				return id, false
 			}
 		}
-		if last := p.state.LastLeader; len(elr) == 0 && slices.Contains(p.replicas, last) && c.staying(p, last) {
-			s.ISR = []int32{last}
-			return last, false
+		if id := c.recovered(p); len(elr) == 0 && id != NoLeader {
+			s.ISR = []int32{id}
+			return id, false
 		}
 	}
 	if p.topic.unclean || p.anyLeader {

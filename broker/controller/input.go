@@ -23,6 +23,9 @@ type State struct {
 	ISR             []int32
 	ELR             []int32 // KIP-966: out of the ISR, but with everything that is committed
 	LastLeader      int32   // who led last while there is no leader, else NoLeader
+	// LastKnownELR (KIP-966) are, while there is no leader, those that were in the ISR or the ELR and
+	// lost that by an unclean start. One of them may still have everything.
+	LastKnownELR []int32
 }
 
 // Broker is a registration in /brokers/ids.
@@ -158,6 +161,17 @@ type CommandDone struct {
 	Code   int16 // of the whole response
 	// Errors are the partitions whose code is not 0.
 	Errors []PartitionError
+	// Logs are of a LeaderAndISR's partitions without a leader: where the replica's log ends.
+	Logs []ReplicaLog
+}
+
+// ReplicaLog says how far a replica's log reaches. A log is ahead of another by the epoch
+// of its last record, and then by its end, as votes in Raft compare them.
+type ReplicaLog struct {
+	Partition   TopicPartition
+	LeaderEpoch int32 // of the state that the replica was told: with no leader since, its log stands still
+	LastEpoch   int32 // leader epoch of the last record; -1: none
+	End         int64 // log end offset
 }
 
 // PartitionError is one partition's error code.

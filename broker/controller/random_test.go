@@ -26,7 +26,7 @@ func TestRandom(t *testing.T) {
 		}
 	}
 	for _, k := range []string{
-		"leader from ISR", "leader from ELR", "last leader", "no leader", "unclean start", "clean start", "fenced write", "unknown write",
+		"leader from ISR", "leader from ELR", "longest log", "no leader", "unclean start", "clean start", "fenced write", "unknown write",
 		"topic deleted", "switched", "replacing", "shutdown answered", "refused shutdown", "stale command", "conflict", "elected anew",
 	} {
 		if total[k] == 0 {
@@ -44,6 +44,7 @@ func TestRandomBites(t *testing.T) {
 		want  string
 	}{
 		{"elr", func(c *chaos) { c.cfg.Rules.ELR = false }, "lost records"},
+		{"compare-logs", func(c *chaos) { c.cfg.Rules.CompareLogs = false }, "lost records"},
 		{"controller-epoch-check", func(c *chaos) { c.cfg.Rules.ControllerEpochCheck = false }, ""},
 		{"fence-before-reregister", func(c *chaos) { c.cfg.Rules.FenceBeforeReregister = false }, "lost records"},
 		{"starts are not noted", func(c *chaos) { c.forgetHandled = true }, "lost records"},

@@ -27,6 +27,7 @@ type world struct {
 	epochs     map[int32]int64                                // broker: version of its epoch node
 	afterWrite func(tp TopicPartition, old, new *storedState) // a check
 	answered   []Answer
+	logOf      func(id int32, tp TopicPartition) (lastEpoch int32, end int64)
 }
 
 type storedTopic struct {
@@ -45,11 +46,13 @@ type process struct {
 	replicas map[TopicPartition]PartitionInfo
 	metadata map[TopicPartition]PartitionInfo
 	brokers  []int32
+	log      func(TopicPartition) (lastEpoch int32, end int64)
 }
 
 func newWorld(cfg Config) *world {
 	w := &world{
 		cfg: cfg, topics: map[string]*storedTopic{}, registered: map[int32]Broker{}, processes: map[int32]*process{}, epochs: map[int32]int64{},
+		logOf: func(int32, TopicPartition) (int32, int64) { return -1, 0 },
 		print: func(string, ...any) {}, writes: func() Outcome { return Accepted },
 	}
 	return w
@@ -254,6 +257,7 @@ func (w *world) send(e Send) Input {
 		return in
 	}
 	p.obey(e.Command)
+	in.Logs = p.logs(e.Command)
 	return in
 }
 
@@ -293,9 +297,30 @@ func (p *process) obey(command Command) {
 	}
 }
 
+// logs is what the process says of its logs where there is no leader.
+func (p *process) logs(command Command) (logs []ReplicaLog) {
+	l, ok := command.(*LeaderAndISR)
+	if !ok {
+		return nil
+	}
+	for _, i := range l.Partitions {
+		if i.Leader == NoLeader && p.replicas[i.Partition].LeaderEpoch == i.LeaderEpoch {
+			log := ReplicaLog{Partition: i.Partition, LeaderEpoch: i.LeaderEpoch, LastEpoch: -1}
+			if p.log != nil {
+				log.LastEpoch, log.End = p.log(i.Partition)
+			}
+			logs = append(logs, log)
+		}
+	}
+	return logs
+}
+
 func (w *world) start(b Broker) {
 	w.registered[b.ID], w.epochs[b.ID] = b, b.Epoch
-	w.processes[b.ID] = &process{broker: b, replicas: map[TopicPartition]PartitionInfo{}, metadata: map[TopicPartition]PartitionInfo{}}
+	w.processes[b.ID] = &process{
+		broker: b, replicas: map[TopicPartition]PartitionInfo{}, metadata: map[TopicPartition]PartitionInfo{},
+		log: func(tp TopicPartition) (int32, int64) { return w.logOf(b.ID, tp) },
+	}
 }
 
 func (w *world) kill(id int32) {
@@ -408,6 +433,9 @@ func showState(s State) string {
 	out := fmt.Sprintf("leader=%d epoch=%d isr=%s", s.Leader, s.LeaderEpoch, ids(s.ISR))
 	if len(s.ELR) > 0 {
 		out += " elr=" + ids(s.ELR)
+	}
+	if len(s.LastKnownELR) > 0 {
+		out += " known=" + ids(s.LastKnownELR)
 	}
 	if s.LastLeader != NoLeader {
 		out += fmt.Sprintf(" last=%d", s.LastLeader)

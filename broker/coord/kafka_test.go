@@ -18,7 +18,7 @@ func TestNodesHoldKafkasJSON(t *testing.T) {
 		{"broker on IPv6", BrokerRegistration{Host: "::1", Port: 1, Rack: "r", BrokerEpoch: 7, CleanEpoch: 6}.Encode(), `{"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://[::1]:1"],"jmx_port":-1,"features":{},"host":"::1","timestamp":"0","port":1,"version":5,"rack":"r","broker_epoch":7,"clean_epoch":6,"clean_run":0}`},
 		{"topic", TopicAssignment{TopicID: id, Replicas: [][]int32{{1, 2}, {2}}}.Encode(), `{"removing_replicas":{},"partitions":{"0":[1,2],"1":[2]},"topic_id":"AQAAAAAAAAAAAAAAAAAA_w","adding_replicas":{},"version":3}`},
 		{"topic on the move", TopicAssignment{TopicID: id, Replicas: [][]int32{{1, 2}}, Adding: map[int32][]int32{0: {2}}, Removing: map[int32][]int32{0: {1}}}.Encode(), `{"removing_replicas":{"0":[1]},"partitions":{"0":[1,2]},"topic_id":"AQAAAAAAAAAAAAAAAAAA_w","adding_replicas":{"0":[2]},"version":3}`},
-		{"partition", PartitionState{ControllerEpoch: 3, Leader: 1, LeaderEpoch: 2, LastLeader: -1}.Encode(), `{"controller_epoch":3,"leader":1,"version":1,"leader_epoch":2,"isr":[],"elr":[],"last_leader":-1}`},
+		{"partition", PartitionState{ControllerEpoch: 3, Leader: 1, LeaderEpoch: 2, LastLeader: -1}.Encode(), `{"controller_epoch":3,"leader":1,"version":1,"leader_epoch":2,"isr":[],"elr":[],"last_leader":-1,"last_known_elr":[]}`},
 		{"controller", Controller{2, 17}.Encode(), `{"version":2,"brokerid":2,"timestamp":"17"}`},
 		{"controller epoch", EncodeControllerEpoch(12), `12`},
 		{"ISR change", EncodeISRChange([]TopicPartition{{"t", 0}, {"u", 3}}), `{"version":1,"partitions":[{"topic":"t","partition":0},{"topic":"u","partition":3}]}`},
@@ -43,7 +43,7 @@ func TestNodesAreReadBack(t *testing.T) {
 	if got, err := DecodeTopicAssignment(topic.Encode()); err != nil || !reflect.DeepEqual(got, topic) {
 		t.Errorf("topic: %v, %v", got, err)
 	}
-	state := PartitionState{ControllerEpoch: 3, Leader: -1, LeaderEpoch: 2, ISR: []int32{4, 5}, ELR: []int32{1}, LastLeader: 4}
+	state := PartitionState{ControllerEpoch: 3, Leader: -1, LeaderEpoch: 2, ISR: []int32{4, 5}, ELR: []int32{1}, LastLeader: 4, LastKnownELR: []int32{6}}
 	if got, err := DecodePartitionState(state.Encode()); err != nil || !reflect.DeepEqual(got, state) {
 		t.Errorf("partition: %v, %v", got, err)
 	}

@@ -115,6 +115,7 @@ type PartitionState struct {
 	ISR             []int32
 	ELR             []int32 // ours, as KIP-966: left the ISR below min.insync.replicas, may still lead
 	LastLeader      int32   // ours, as KIP-966; NoBroker: not known
+	LastKnownELR    []int32 // ours, as KIP-966: had to leave ISR and ELR by an unclean start while nobody led
 }
 
 // NoBroker stands where there is no leader.
@@ -129,13 +130,14 @@ type partitionStateJSON struct {
 	ISR             []int32 `json:"isr"`
 	ELR             []int32 `json:"elr"`
 	LastLeader      *int32  `json:"last_leader"`
+	LastKnownELR    []int32 `json:"last_known_elr"`
 }
 
 // Encode gives the JSON, version 1.
 func (s PartitionState) Encode() []byte {
 	return mustJSON(partitionStateJSON{
 		ControllerEpoch: &s.ControllerEpoch, Leader: &s.Leader, Version: 1, LeaderEpoch: &s.LeaderEpoch,
-		ISR: notNil(s.ISR), ELR: notNil(s.ELR), LastLeader: &s.LastLeader,
+		ISR: notNil(s.ISR), ELR: notNil(s.ELR), LastLeader: &s.LastLeader, LastKnownELR: notNil(s.LastKnownELR),
 	})
 }
 
@@ -155,11 +157,11 @@ func DecodePartitionState(b []byte) (PartitionState, error) {
 	if v.ControllerEpoch == nil || v.Leader == nil || v.LeaderEpoch == nil || v.ISR == nil {
 		return PartitionState{}, fmt.Errorf("coord: partition state lacks a field: %.200q", b)
 	}
-	s := PartitionState{*v.ControllerEpoch, *v.Leader, *v.LeaderEpoch, v.ISR, notNil(v.ELR), NoBroker}
+	s := PartitionState{*v.ControllerEpoch, *v.Leader, *v.LeaderEpoch, v.ISR, notNil(v.ELR), NoBroker, notNil(v.LastKnownELR)}
 	if v.LastLeader != nil {
 		s.LastLeader = *v.LastLeader
 	}
-	if s.Leader < NoBroker || s.LastLeader < NoBroker || s.LeaderEpoch < 0 || !brokerIDs(s.ISR) || !brokerIDs(s.ELR) {
+	if s.Leader < NoBroker || s.LastLeader < NoBroker || s.LeaderEpoch < 0 || !brokerIDs(s.ISR) || !brokerIDs(s.ELR) || !brokerIDs(s.LastKnownELR) {
 		return PartitionState{}, fmt.Errorf("coord: partition state cannot be: %.200q", b)
 	}
 	return s, nil

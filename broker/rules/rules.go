@@ -112,6 +112,11 @@ type Rules struct {
 	// its tail (A6; KIP-966, KAFKA-15581).
 	ELR bool
 
+	// CompareLogs: when nobody is left in ISR and ELR, because all came back unclean, the one with the
+	// longest log leads, once all who were there last have said what they hold. Without
+	// it, who led last leads again, though its disk may be another and empty (A6; KIP-966, unclean recovery).
+	CompareLogs bool
+
 	// FenceBeforeReregister: a broker comes back only when its old incarnation is out of leadership
 	// and ISR. Without it, one that restarts faster than its session expires keeps its place
 	// without its unflushed records (A7; KIP-380, KAFKA-1120).
@@ -171,6 +176,7 @@ var list = []rule{
 	{"tolerate-foreign-isr", "C14", func(r *Rules) *bool { return &r.TolerateForeignISR }},
 	{"create-checks-fenced", "C15", func(r *Rules) *bool { return &r.CreateChecksFenced }},
 	{"elr", "A6", func(r *Rules) *bool { return &r.ELR }},
+	{"compare-logs", "A6", func(r *Rules) *bool { return &r.CompareLogs }},
 	{"fence-before-reregister", "A7", func(r *Rules) *bool { return &r.FenceBeforeReregister }},
 	{"ack-all-maximal-isr", "A8", func(r *Rules) *bool { return &r.AckAllMaximalISR }},
 	{"hw-not-before-truncation", "G1", func(r *Rules) *bool { return &r.HWNotBeforeTruncation }},

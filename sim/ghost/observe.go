@@ -250,7 +250,9 @@ func (s *State) StateWritten(tp TP, n StateNode, controllerEpoch int32) {
 	p.s27ControllerFence(old, n, controllerEpoch)
 	if n.LeaderEpoch != old.LeaderEpoch {
 		s.Elections++
-		if n.Leader >= 0 && !slices.Contains(old.ISR, n.Leader) && !slices.Contains(old.ELR, n.Leader) {
+		if n.Leader >= 0 && len(old.ISR)+len(old.ELR) == 0 && !s.rules.Unclean {
+			s.probe("election of the longest log", 1)
+		} else if n.Leader >= 0 && !slices.Contains(old.ISR, n.Leader) && !slices.Contains(old.ELR, n.Leader) {
 			s.Unclean++
 			s.probe("unclean election", 1)
 			if s.rules.Unclean {

@@ -1,0 +1,98 @@
+package controller
+
+import (
+	"cmp"
+	"slices"
+)
+
+// When every member of ISR and ELR has come back unclean, none is known to have
+// everything that was committed, and yet one may: it lost nothing, or it had flushed. KIP-966 calls
+// what follows unclean recovery, of the balanced kind: it waits for all who were there last, asks them how
+// far their logs reach, and elects the longest. Brokers tell that in their answer to
+// the LeaderAndISR which says that there is no leader.
+
+// replicaLog is what a broker said of its replica.
+type replicaLog struct {
+	broker      int32
+	incarnation int // it has no meaning for another
+	ReplicaLog
+}
+
+// logsTold takes what a broker says of its logs.
+func (c *Controller) logsTold(b *broker, logs []ReplicaLog) {
+	for _, l := range logs {
+		p := c.find(l.Partition)
+		if p == nil || !slices.Contains(p.replicas, b.id) || p.state.Leader != NoLeader || l.LeaderEpoch != p.state.LeaderEpoch {
+			continue
+		}
+		p.logs = slices.DeleteFunc(p.logs, func(o replicaLog) bool { return o.broker == b.id })
+		p.logs = append(p.logs, replicaLog{b.id, b.incarnation, l})
+		if len(p.state.ISR)+len(p.state.ELR) == 0 {
+			c.decideLater(p)
+		}
+	}
+}
+
+// logOf is what is known of a replica's log now.
+func (c *Controller) logOf(p *partition, id int32) (ReplicaLog, bool) {
+	b := c.lookup(p, id)
+	for _, l := range p.logs {
+		if l.broker == id && b != nil && l.incarnation == b.incarnation && l.LeaderEpoch == p.state.LeaderEpoch {
+			return l.ReplicaLog, true
+		}
+	}
+	return ReplicaLog{}, false
+}
+
+// recovered is who leads when nobody is in ISR or ELR: the replica with the longest log, once the last
+// known members and all who live have told theirs; NoLeader until then. Replicas
+// of equal logs come in their order, those first that were there last.
+func (c *Controller) recovered(p *partition) int32 {
+	if !c.cfg.Rules.CompareLogs {
+		if last := p.state.LastLeader; slices.Contains(p.replicas, last) && c.staying(p, last) {
+			return last
+		}
+		return NoLeader
+	}
+	// By the accepted state: who is leaving the ELR only now comes to be waited for by that.
+	if p.state.Leader != NoLeader || len(p.state.ISR)+len(p.state.ELR) > 0 || len(p.state.LastKnownELR) == 0 {
+		return NoLeader
+	}
+	wasLast := func(id int32) bool { return slices.Contains(p.state.LastKnownELR, id) }
+	best, longest := NoLeader, ReplicaLog{}
+	for _, id := range p.replicas {
+		l, told := c.logOf(p, id)
+		switch {
+		case c.staying(p, id) && told:
+			switch d := compareLogs(l, longest); {
+			case best == NoLeader || d > 0, d == 0 && wasLast(id) && !wasLast(best):
+				best, longest = id, l
+			}
+		case c.staying(p, id) || wasLast(id):
+			return NoLeader
+		}
+	}
+	return best
+}
+
+// compareLogs is positive when a reaches further than b.
+func compareLogs(a, b ReplicaLog) int {
+	return cmp.Or(cmp.Compare(a.LastEpoch, b.LastEpoch), cmp.Compare(a.End, b.End))
+}
+
+// lastKnown is LastKnownELR beside the new state s: while nobody leads, who was in ISR or
+// ELR and is in neither now.
+func (c *Controller) lastKnown(p *partition, s *State) []int32 {
+	if s.Leader != NoLeader || !c.cfg.Rules.ELR || !c.cfg.Rules.CompareLogs {
+		return nil
+	}
+	var known []int32
+	for _, ids := range [][]int32{p.state.LastKnownELR, p.state.ISR, p.state.ELR} {
+		for _, id := range ids {
+			if slices.Contains(p.replicas, id) && !slices.Contains(s.ISR, id) && !slices.Contains(s.ELR, id) && !slices.Contains(known, id) {
+				known = append(known, id)
+			}
+		}
+	}
+	return known
+}
