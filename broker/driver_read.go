@@ -59,6 +59,7 @@ func (d *driver) begin(in controller.Loaded) {
 		look()
 	}
 	d.watchISRChanges()
+	d.watchLogDirs()
 	d.watchAdmin()
 }
 
@@ -325,25 +326,51 @@ func (d *driver) readHandled(done func([]controller.BrokerEpoch)) {
 // watchISRChanges reads the states that leaders say they have changed. A notice is
 // removed once its states are read: the next controller reads all states anyway.
 func (d *driver) watchISRChanges() {
-	d.watch(coord.ISRChangeNotificationPath, d.watchISRChanges, func(names []string) {
-		for _, name := range names {
-			path := coord.ISRChangeNotificationPath + "/" + name
-			d.s.client.Get(path, nil, func(data []byte, _ coord.Stat, err error) {
-				if err != nil {
-					return // gone, or seen again with the next change
-				}
-				changed, err := coord.DecodeISRChange(data)
-				if err != nil {
-					d.b.report(env.Error, "%s: %v", path, err)
-				}
-				partitions := make([]controller.TopicPartition, len(changed))
-				for i, p := range changed {
-					partitions[i] = controller.TopicPartition{Topic: p.Topic, Partition: p.Partition}
-				}
-				d.readStates(partitions)
-				d.s.client.Delete(path, coord.AnyVersion, func(error) {})
-			})
+	d.watchNotices(coord.ISRChangeNotificationPath, d.watchISRChanges, func(data []byte) error {
+		changed, err := coord.DecodeISRChange(data)
+		partitions := make([]controller.TopicPartition, len(changed))
+		for i, p := range changed {
+			partitions[i] = controller.TopicPartition{Topic: p.Topic, Partition: p.Partition}
 		}
+		d.readStates(partitions)
+		return err
+	})
+}
+
+// watchLogDirs hears of log directories that failed. The next controller hears of them
+// from each broker's answer to its first LeaderAndISR.
+func (d *driver) watchLogDirs() {
+	d.watchNotices(coord.LogDirEventPath, d.watchLogDirs, func(data []byte) error {
+		id, err := coord.DecodeLogDirEvent(data)
+		if err == nil {
+			d.step(controller.LogDirFailed{Broker: id})
+		}
+		return err
+	})
+}
+
+// watchNotices takes the notices under path, now and, by again, when more come. Each is removed.
+func (d *driver) watchNotices(path string, again func(), take func(data []byte) error) {
+	d.watch(path, again, func(names []string) {
+		for _, name := range names {
+			d.takeNotice(path+"/"+name, take)
+		}
+	})
+}
+
+func (d *driver) takeNotice(path string, take func(data []byte) error) {
+	d.s.client.Get(path, nil, func(data []byte, _ coord.Stat, err error) {
+		switch {
+		case errors.Is(err, coord.ErrNoNode): // taken already, with the change before
+			return
+		case err != nil:
+			d.again(err, func() { d.takeNotice(path, take) })
+			return
+		}
+		if err := take(data); err != nil {
+			d.b.report(env.Error, "%s: %v", path, err)
+		}
+		d.s.client.Delete(path, coord.AnyVersion, func(error) {})
 	})
 }
 

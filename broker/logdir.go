@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/tidemark-log/tidemark/broker/coord"
 	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage"
 )
@@ -47,6 +48,23 @@ func (b *Broker) failDir(d *logDir, err error) {
 			}
 		}
 	}
+	if b.replicated() && b.rules.TellLogDirFailure {
+		b.tellDirFailed(b.member.registered.Load())
+	}
+}
+
+// tellDirFailed tells the controller that a directory went offline, so that others lead
+// what was led from there. It is tried again until it is told, or another registration has
+// come: it tells anew.
+func (b *Broker) tellDirFailed(registered int64) {
+	if registered < 0 || registered != b.member.registered.Load() || b.state.Load() >= stateStopping {
+		return
+	}
+	b.cluster.client().Create(coord.LogDirEventPrefix, coord.EncodeLogDirEvent(b.static.BrokerID), coord.Sequential, func(_ string, _ coord.Stat, err error) {
+		if err != nil {
+			b.env.After(coordRetry, func() { b.tellDirFailed(registered) })
+		}
+	})
 }
 
 // fail answers what waits at a partition of a directory that went offline.

@@ -415,6 +415,9 @@ func (s *session) registered(epoch int64) {
 		return
 	}
 	s.m.registered.Store(epoch)
+	if s.m.b.anyOffline() && s.m.b.rules.TellLogDirFailure { // since the controller's first command perhaps, which may have come before this
+		s.m.b.tellDirFailed(epoch)
+	}
 	s.m.b.report(env.Info, "broker %d is registered with broker epoch %d", s.m.b.static.BrokerID, epoch)
 	s.m.started(nil)
 }

@@ -144,15 +144,16 @@ func (c *Controller) handledWritten(o Outcome) {
 	}
 }
 
-// replicasOffline: a log directory of a broker failed. Those replicas are dead though it lives.
-func (c *Controller) replicasOffline(in ReplicasOffline) {
-	for _, tp := range in.Partitions {
-		if p := c.find(tp); p != nil {
-			c.replicaOffline(p, in.Broker)
+// logDirFailed asks a broker which of its replicas are gone, by telling it all of them again.
+func (c *Controller) logDirFailed(id int32) {
+	if b := c.brokers[id]; b != nil && b.live {
+		for _, p := range b.partitions {
+			b.addLAI(p)
 		}
 	}
 }
 
+// replicaOffline: the log directory of a replica failed. It is dead though its broker lives.
 func (c *Controller) replicaOffline(p *partition, id int32) {
 	if b := c.lookup(p, id); b == nil || !b.live || slices.Contains(p.offline, id) || !slices.Contains(p.replicas, id) {
 		return

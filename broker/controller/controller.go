@@ -147,8 +147,8 @@ func (c *Controller) input(in Input) {
 		c.handledWritten(in.Outcome)
 	case CommandDone:
 		c.commandDone(in)
-	case ReplicasOffline:
-		c.replicasOffline(in)
+	case LogDirFailed:
+		c.logDirFailed(in.Broker)
 	case ControlledShutdown:
 		c.controlledShutdown(in)
 	case ElectLeaders:

@@ -163,7 +163,7 @@ func (c *conversation) line(line string) error {
 		}
 		c.step(in)
 	case "disk-failed":
-		c.step(ReplicasOffline{a.id(), parseTPs(a.words[1:])})
+		c.step(LogDirFailed{a.id()})
 	case "tick":
 		d, err := time.ParseDuration(a.words[0])
 		if err != nil {

@@ -180,12 +180,9 @@ type PartitionError struct {
 	Code      int16
 }
 
-// ReplicasOffline: replicas on a failed log directory of a running broker. They count as dead until the broker starts anew.
-// Errors KAFKA_STORAGE_ERROR of a LeaderAndISR say the same.
-type ReplicasOffline struct {
-	Broker     int32
-	Partitions []TopicPartition
-}
+// LogDirFailed: a running broker has lost a log directory. It is sent a LeaderAndISR of all its
+// partitions; those that it answers with KAFKA_STORAGE_ERROR count as dead until the broker starts anew.
+type LogDirFailed struct{ Broker int32 }
 
 // ControlledShutdown asks that a broker may stop: its leaderships move, its replicas leave the ISR.
 // The Answer, when all writes are done, names in Partitions those it still leads.

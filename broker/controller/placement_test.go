@@ -80,7 +80,7 @@ func TestNonsense(t *testing.T) {
 		StatesWritten{[]StateWritten{{nothing, Accepted, 3}, {TopicPartition{"t", 2}, Conflict, 0}}},
 		StatesCreated{"nothing", []int32{-1, 8}, Accepted}, StatesCreated{"t", []int32{-1, 8}, Conflict},
 		TopicWritten{Topic: "t"}, TopicDeleted{Topic: "t"}, HandledWritten{}, CommandDone{Broker: 99}, CommandDone{Broker: 1, Seq: 1 << 40},
-		ReplicasOffline{Broker: 77, Partitions: []TopicPartition{nothing, {"t", 2}}}, ControlledShutdown{Request: 1, Broker: 55},
+		LogDirFailed{77}, LogDirFailed{1}, ControlledShutdown{Request: 1, Broker: 55},
 		ElectLeaders{Request: 2}, ElectLeaders{Request: 3, Unclean: true, Partitions: []TopicPartition{nothing, {"t", 0}}},
 		Reassign{Request: 4, Partitions: []Reassignment{{nothing, nil}, {TopicPartition{"t", 0}, []int32{1, 1}}, {TopicPartition{"t", 2}, nil}}},
 		DeleteTopics{[]string{"", "t"}}, Tick{},

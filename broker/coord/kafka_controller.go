@@ -110,6 +110,34 @@ func DecodeISRChange(b []byte) ([]TopicPartition, error) {
 	return decodeTopicPartitions(ISRChangeNotificationPath, b)
 }
 
+type logDirEventJSON struct {
+	Version int    `json:"version"`
+	Broker  *int32 `json:"broker"`
+	Event   int    `json:"event"`
+}
+
+// logDirFailure is the one kind of event that there is.
+const logDirFailure = 1
+
+// EncodeLogDirEvent is the content of a node under LogDirEventPath, by which a broker
+// tells the controller that one of its log directories went offline; which partitions
+// are there, it says when it is sent a LeaderAndISR.
+func EncodeLogDirEvent(broker int32) []byte {
+	return mustJSON(logDirEventJSON{1, &broker, logDirFailure})
+}
+
+// DecodeLogDirEvent reads whose log directory it is.
+func DecodeLogDirEvent(b []byte) (broker int32, err error) {
+	v := logDirEventJSON{}
+	if err := decodeJSON(LogDirEventPath, b, &v); err != nil {
+		return 0, err
+	}
+	if v.Broker == nil || *v.Broker < 0 || v.Event != logDirFailure {
+		return 0, fmt.Errorf("coord: %s: no failure of a broker's log directory: %.200q", LogDirEventPath, b)
+	}
+	return *v.Broker, nil
+}
+
 // EncodePreferredElection is the content of PreferredElectionPath: which partitions are to go back to their preferred leader.
 func EncodePreferredElection(partitions []TopicPartition) []byte {
 	return encodePartitions(partitions)

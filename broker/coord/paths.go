@@ -18,6 +18,7 @@ const (
 	ControllerPath            = "/controller"
 	ControllerEpochPath       = "/controller_epoch"
 	ISRChangeNotificationPath = "/isr_change_notification"
+	LogDirEventPath           = "/log_dir_event_notification"
 	ConfigPath                = "/config"
 	TopicConfigsPath          = "/config/topics"
 	BrokerConfigsPath         = "/config/brokers"
@@ -38,7 +39,7 @@ const DefaultBroker = "<default>"
 var PersistentPaths = []string{
 	"/cluster",
 	BrokersPath, BrokerIDsPath, BrokerSeqIDPath, BrokerEpochsPath, TopicsPath,
-	ISRChangeNotificationPath,
+	ISRChangeNotificationPath, LogDirEventPath,
 	ConfigPath, TopicConfigsPath, BrokerConfigsPath, ConfigChangesPath,
 	AdminPath, DeleteTopicsPath,
 	ConsumersPath,
@@ -74,6 +75,9 @@ func BrokerConfigPath(broker string) string { return BrokerConfigsPath + "/" + b
 
 // ISRChangePrefix is what a sequential ISRChange node is created with.
 const ISRChangePrefix = ISRChangeNotificationPath + "/isr_change_"
+
+// LogDirEventPrefix is what a sequential log directory event is created with.
+const LogDirEventPrefix = LogDirEventPath + "/log_dir_event_"
 
 // ConfigChangePrefix is what a sequential ConfigChange node is created with.
 const ConfigChangePrefix = ConfigChangesPath + "/config_change_"

@@ -126,6 +126,10 @@ type Rules struct {
 	// Without it, any min.insync.replicas copies do, and the one without is elected (A8; KAFKA-1555).
 	AckAllMaximalISR bool
 
+	// TellLogDirFailure: a broker whose log directory failed tells the controller. Without it, it lives on
+	// as the leader of partitions that it can neither write nor read, though others have them (H9; KIP-112).
+	TellLogDirFailure bool
+
 	// HWNotBeforeTruncation: a follower takes no high watermark from an answer that tells it to
 	// truncate. Without it, it serves records as committed that it is about to drop (G1; KAFKA-14704).
 	HWNotBeforeTruncation bool
@@ -179,6 +183,7 @@ var list = []rule{
 	{"compare-logs", "A6", func(r *Rules) *bool { return &r.CompareLogs }},
 	{"fence-before-reregister", "A7", func(r *Rules) *bool { return &r.FenceBeforeReregister }},
 	{"ack-all-maximal-isr", "A8", func(r *Rules) *bool { return &r.AckAllMaximalISR }},
+	{"tell-log-dir-failure", "H9", func(r *Rules) *bool { return &r.TellLogDirFailure }},
 	{"hw-not-before-truncation", "G1", func(r *Rules) *bool { return &r.HWNotBeforeTruncation }},
 	{"follower-out-of-range", "G2", func(r *Rules) *bool { return &r.FollowerOutOfRange }},
 	{"read-limit-snapshot", "G3", func(r *Rules) *bool { return &r.ReadLimitSnapshot }},

@@ -36,8 +36,14 @@ func (c *liveCluster) seeds() []string { return c.Addrs() }
 // When the test ends all must end well, having recovered no panic.
 func startCluster(t *testing.T, n int, zookeeper string, settings ...string) *liveCluster {
 	t.Helper()
+	return startClusterIn(t, t.TempDir(), n, zookeeper, settings...)
+}
+
+// startClusterIn is startCluster in a directory that is there; broker N keeps its data in brokerData.
+func startClusterIn(t *testing.T, dir string, n int, zookeeper string, settings ...string) *liveCluster {
+	t.Helper()
 	t.Setenv(asMain, "1")
-	spec := sut.ClusterSpec{Binary: os.Args[0], Dir: t.TempDir(), Brokers: n, ZooKeeper: zookeeper, Overrides: map[string]string{
+	spec := sut.ClusterSpec{Binary: os.Args[0], Dir: dir, Brokers: n, ZooKeeper: zookeeper, Overrides: map[string]string{
 		"zookeeper.session.timeout.ms": "4000", "min.insync.replicas": "2", "replica.lag.time.max.ms": "3000",
 	}}
 	for _, s := range settings {
@@ -51,6 +57,11 @@ func startCluster(t *testing.T, n int, zookeeper string, settings ...string) *li
 	c := &liveCluster{started, t, spec.Dir}
 	t.Cleanup(c.end)
 	return c
+}
+
+// brokerData is where a broker of a cluster in dir keeps its data.
+func brokerData(dir string, id int) string {
+	return filepath.Join(dir, fmt.Sprintf("broker-%d", id), "data")
 }
 
 func (c *liveCluster) end() {

@@ -14,21 +14,13 @@ func TestALeaderOfAThousandPartitionsIsReplaced(t *testing.T) {
 	c := startCluster(t, 3, "")
 	c.create("orders", partitions)
 	c.awaitISR("orders", 3)
-	ledBy := func(m *kmsg.MetadataResponse, id int32) (n int) {
-		for _, t := range m.Topics {
-			for _, p := range t.Partitions {
-				if p.Leader == id {
-					n++
-				}
-			}
-		}
-		return n
-	}
 	id := c.find("controller", "", 0)
-	led := ledBy(c.await(id, "it leads", func(m *kmsg.MetadataResponse) bool { return ledBy(m, int32(id)) > 0 }), int32(id))
+	led := ledBy(c.await(id, "it leads", func(m *kmsg.MetadataResponse) bool { return ledBy(m, "orders", int32(id)) > 0 }), "orders", int32(id))
 	c.Brokers[id-1].Kill()
 	began := time.Now()
-	c.await(id%3+1, "others lead", func(m *kmsg.MetadataResponse) bool { return ledBy(m, int32(id)) == 0 && ledBy(m, -1) == 0 })
+	c.await(id%3+1, "others lead", func(m *kmsg.MetadataResponse) bool {
+		return ledBy(m, "orders", int32(id)) == 0 && ledBy(m, "orders", -1) == 0
+	})
 	t.Logf("the controller, leader of %d partitions: all have new leaders %v after the kill; its session timed out after 4 s, on a tick of 2 s", led, time.Since(began).Round(10*time.Millisecond))
 	began = time.Now()
 	c.restart(id)
