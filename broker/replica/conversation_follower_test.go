@@ -38,6 +38,7 @@ func (c *conversation) followerLine(cmd string, w words) bool {
 	case "got":
 		diverging, isDiverging := w.epochEnd("diverging")
 		records := w.records("records")
+		_, c.refuses = w.m["refused"]
 		c.do(f.Fetched(FetchReply{LeaderEpoch: w.epoch("epoch"), Offset: w.int("at", 0), Code: int16(w.int("code", 0)), LogStart: w.int("log-start", -1), HW: w.int("hw", -1),
 			Diverging: diverging, IsDiverging: isDiverging, HasRecords: len(records) > 0, Now: c.now}), records)
 	case "consume":
@@ -74,6 +75,11 @@ func (c *conversation) do(d Do, records []memRecord) {
 		after = f.Truncated()
 	case DoAppend:
 		c.say("append %d", len(records))
+		if c.refuses {
+			c.say("the log refuses them")
+			f.Failed(c.now)
+			return
+		}
 		for _, r := range records {
 			c.log.append(r)
 		}

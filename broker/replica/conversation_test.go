@@ -36,6 +36,7 @@ type conversation struct {
 	llog     *memLog // the leader's
 	leader   *Leader
 	follower *Follower
+	refuses  bool // the log, what the leader sent
 	cfg      Settings
 	seq      uint64
 	now      time.Duration

@@ -284,8 +284,11 @@ func (f *Follower) Fetched(r FetchReply) Do {
 		f.Failed(r.Now)
 		return Do{}
 	}
-	f.failures = 0
 	f.leaderHW = r.HW
+	if r.HasRecords && !r.IsDiverging {
+		return Do{Action: DoAppend} // only what can be appended ends the failures: a leader may answer garbage again and again
+	}
+	f.failures = 0
 	if r.IsDiverging {
 		var d Do
 		if !f.rules.HWNotBeforeTruncation {
@@ -299,9 +302,6 @@ func (f *Follower) Fetched(r FetchReply) Do {
 		t := f.truncateTo(to)
 		t.HWMoved = d.HWMoved
 		return t
-	}
-	if r.HasRecords {
-		return Do{Action: DoAppend}
 	}
 	return Do{HWMoved: f.follow()}
 }
@@ -327,7 +327,10 @@ func (f *Follower) follow() bool {
 }
 
 // Appended tells that the records of a response are in the log.
-func (f *Follower) Appended() Do { return Do{HWMoved: f.follow()} }
+func (f *Follower) Appended() Do {
+	f.failures = 0
+	return Do{HWMoved: f.follow()}
+}
 
 // Flushed tells up to where the log is synced.
 func (f *Follower) Flushed(to Offset) { f.flushed = max(f.flushed, min(to, f.log.LogEndOffset())) }

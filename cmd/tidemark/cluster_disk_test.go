@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidemark-log/tidemark/harness/sut"
 	"github.com/tidemark-log/tidemark/internal/need"
 )
 
@@ -28,7 +29,7 @@ func TestAFullDiskOnTheLeaderMovesLeadership(t *testing.T) {
 		need.Skip(t, "mount", err.Error())
 	}
 	t.Cleanup(func() { syscall.Unmount(data, syscall.MNT_DETACH) })
-	c := startClusterIn(t, dir, 3, "")
+	c := startClusterOf(t, sut.ClusterSpec{Dir: dir, Brokers: 3})
 	l := startLoad(t, c)
 	c.await(2, "broker 1 leads partitions", func(m *kmsg.MetadataResponse) bool { return ledBy(m, "kills", 1) > 0 })
 

@@ -36,16 +36,19 @@ func (c *liveCluster) seeds() []string { return c.Addrs() }
 // When the test ends all must end well, having recovered no panic.
 func startCluster(t *testing.T, n int, zookeeper string, settings ...string) *liveCluster {
 	t.Helper()
-	return startClusterIn(t, t.TempDir(), n, zookeeper, settings...)
+	return startClusterOf(t, sut.ClusterSpec{Brokers: n, ZooKeeper: zookeeper}, settings...)
 }
 
-// startClusterIn is startCluster in a directory that is there; broker N keeps its data in brokerData.
-func startClusterIn(t *testing.T, dir string, n int, zookeeper string, settings ...string) *liveCluster {
+// startClusterOf is startCluster with more said about the cluster. Its Dir may be there; broker N keeps its data in brokerData.
+func startClusterOf(t *testing.T, spec sut.ClusterSpec, settings ...string) *liveCluster {
 	t.Helper()
 	t.Setenv(asMain, "1")
-	spec := sut.ClusterSpec{Binary: os.Args[0], Dir: dir, Brokers: n, ZooKeeper: zookeeper, Overrides: map[string]string{
+	if spec.Dir == "" {
+		spec.Dir = t.TempDir()
+	}
+	spec.Binary, spec.Overrides = os.Args[0], map[string]string{
 		"zookeeper.session.timeout.ms": "4000", "min.insync.replicas": "2", "replica.lag.time.max.ms": "3000",
-	}}
+	}
 	for _, s := range settings {
 		key, value, _ := strings.Cut(s, "=")
 		spec.Overrides[key] = value

@@ -34,7 +34,7 @@ func Start(t testing.TB) *Server { return StartIn(t, memoryDir(t)) }
 func StartIn(t testing.TB, dir string) *Server {
 	t.Helper()
 	needJava(t)
-	port := freePorts(t, 1)[0]
+	port := FreePorts(t, 1)[0]
 	s := &Server{Addr: addr(port), args: []string{strconv.Itoa(port), dir}}
 	s.start(t, "PrepRequestProcessor (sid:0) started")
 	return s
@@ -44,7 +44,7 @@ func StartIn(t testing.TB, dir string) *Server {
 func StartEnsemble(t testing.TB) []*Server {
 	t.Helper()
 	needJava(t)
-	ports := freePorts(t, 9)
+	ports := FreePorts(t, 9)
 	var peers []string
 	for i := range 3 {
 		peers = append(peers, fmt.Sprintf("%d:%d", ports[3+2*i], ports[4+2*i]))
@@ -90,9 +90,9 @@ func needJava(t testing.TB) {
 	}
 }
 
-// freePorts finds ports that nobody listens on now. They lie below those that the system
+// FreePorts finds ports that nobody listens on now. They lie below those that the system
 // gives to connections of its own accord, so that nobody takes one by accident before the server does.
-func freePorts(t testing.TB, n int) []int {
+func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	var ports []int
 	for tries := 0; len(ports) < n; tries++ {

@@ -25,6 +25,8 @@ type peers struct {
 	idle map[string][]*peerConn // by address; the last used is the last
 	busy map[string]int         // by address
 
+	garbageTold map[string]time.Time // by address: when garbage from there was reported last
+
 	counters *syscount.Counters // may be nil
 }
 
@@ -39,6 +41,14 @@ const (
 	dialTimeout   = 2 * time.Second
 )
 
+// garbageInterval keeps a peer that answers garbage, again and again, from filling the log.
+const garbageInterval = time.Minute
+
+// garbageError is an answer that is none: what else the connection brings is not to be trusted either.
+type garbageError struct{ what string }
+
+func (e *garbageError) Error() string { return "garbage: " + e.what }
+
 // errPeerBusy: more requests to one peer are in flight than connections are allowed.
 var errPeerBusy = errors.New("too many requests to one broker are in flight")
 
@@ -51,12 +61,30 @@ type peerConn struct {
 // Send asks another broker, on a goroutine of its own.
 func (e *Env) Send(to env.Peer, req kmsg.Request, timeout time.Duration, done func(kmsg.Response, error)) {
 	go func() {
-		resp, err := e.peers.ask(net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))), req, timeout)
+		addr := net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port)))
+		resp, err := e.peers.ask(addr, req, timeout)
+		if garbage := new(garbageError); errors.As(err, &garbage) && e.peers.tellsGarbage(addr) {
+			e.Report(env.Warn, fmt.Sprintf("broker %d at %s answers %s with %v; the connection is dropped, and it is asked again", to.ID, addr, kmsg.NameForKey(req.Key()), garbage))
+		}
 		if err != nil {
 			err = fmt.Errorf("%s to broker %d: %w", kmsg.NameForKey(req.Key()), to.ID, err)
 		}
 		done(resp, err)
 	}()
+}
+
+// tellsGarbage says whether garbage from there is to be reported: it was not for a while.
+func (p *peers) tellsGarbage(addr string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if last, told := p.garbageTold[addr]; told && time.Since(last) < garbageInterval {
+		return false
+	}
+	if p.garbageTold == nil {
+		p.garbageTold = map[string]time.Time{}
+	}
+	p.garbageTold[addr] = time.Now()
+	return true
 }
 
 func (p *peers) ask(addr string, req kmsg.Request, timeout time.Duration) (kmsg.Response, error) {
@@ -66,7 +94,8 @@ func (p *peers) ask(addr string, req kmsg.Request, timeout time.Duration) (kmsg.
 		return nil, err
 	}
 	resp, err := c.ask(req, deadline)
-	if err != nil && reused && !errors.Is(err, context.DeadlineExceeded) {
+	garbage := new(garbageError)
+	if err != nil && reused && !errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &garbage) {
 		// The peer may have closed it while it was idle, or been restarted. What is sent
 		// between brokers may be carried out twice, so another connection may try.
 		c.conn.Close()
@@ -162,10 +191,10 @@ func (c *peerConn) ask(req kmsg.Request, deadline time.Time) (kmsg.Response, err
 	}
 	n := int(int32(binary.BigEndian.Uint32(head[:])))
 	if n < 4 || n > peerAnswerMax {
-		return nil, fmt.Errorf("an answer of %d bytes", n)
+		return nil, &garbageError{fmt.Sprintf("an answer of %d bytes", n)}
 	}
 	if got := int32(binary.BigEndian.Uint32(head[4:])); got != c.correlation {
-		return nil, fmt.Errorf("an answer to request %d, asked was %d", got, c.correlation)
+		return nil, &garbageError{fmt.Sprintf("an answer to request %d, asked was %d", got, c.correlation)}
 	}
 	body := make([]byte, n-4) // the response's records stay in it: one copy, from the socket
 	if _, err := io.ReadFull(c.conn, body); err != nil {
@@ -174,12 +203,12 @@ func (c *peerConn) ask(req kmsg.Request, deadline time.Time) (kmsg.Response, err
 	resp := req.ResponseKind()
 	if resp.IsFlexible() && resp.Key() != int16(kmsg.ApiVersions) {
 		if len(body) == 0 || body[0] != 0 {
-			return nil, errors.New("an answer with tagged fields in its header")
+			return nil, &garbageError{"an answer with tagged fields in its header"}
 		}
 		body = body[1:]
 	}
 	if err := resp.ReadFrom(body); err != nil {
-		return nil, fmt.Errorf("an answer that does not decode: %w", err)
+		return nil, &garbageError{fmt.Sprintf("an answer that does not decode: %v", err)}
 	}
 	return resp, nil
 }
