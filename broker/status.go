@@ -34,6 +34,7 @@ type PartitionStatus struct {
 	Leader      int32
 	LeaderEpoch int32
 	ISR         []int32
+	ProposedISR []int32 // by this leader, and not answered yet; nil: no change is under way
 }
 
 // RequestCount is how many requests of a kind came.
@@ -81,6 +82,7 @@ func (p *partition) status() PartitionStatus {
 	s.Leading, s.Leader, s.LeaderEpoch = true, p.b.static.BrokerID, p.epoch
 	if q := p.repl; q != nil {
 		s.Leading, s.Leader, s.ISR = q.leader.Leading(), q.leaderID, slices.Clone(q.isr)
+		s.ProposedISR = slices.Clone(q.leader.ProposedISR())
 	}
 	s.FlushedOffset, s.Size = p.log.FlushedOffset(), p.log.Size()
 	return s

@@ -188,6 +188,13 @@ func (c *Cluster) pending() string {
 			pic.Lags = append(pic.Lags, ghost.Lag{Consumer: fmt.Sprintf("consumer %d", r.number), TP: tp(int32(i)), Position: r.parts[i].position})
 		}
 	}
+	for _, n := range c.nodes {
+		for _, p := range n.live.broker.Status().Partitions {
+			if p.ProposedISR != nil {
+				pic.ISRChanges = append(pic.ISRChanges, fmt.Sprintf("broker %d has proposed %v for %s-%d, whose ISR it knows as %v", n.id, p.ProposedISR, p.Topic, p.Partition, p.ISR))
+			}
+		}
+	}
 	if p := c.ghost.Pending(pic); p != "" {
 		return p
 	}

@@ -41,6 +41,14 @@ const (
 	again                // to be repeated at the next Tick
 )
 
+// ProposedISR is the ISR of the change that is under way, nil when none is; good until the next call.
+func (l *Leader) ProposedISR() []BrokerID {
+	if l.pending.phase == idle {
+		return nil
+	}
+	return l.pending.ISR
+}
+
 func (p *pendingISR) clear() {
 	p.phase, p.joinerGone = idle, false
 }
