@@ -37,7 +37,7 @@ func newBench(cmd *cobra.Command, kind workload.Kind) *bench {
 	b.Workload = workload.DefaultParams()
 	b.Workload.Kind, b.Workload.Driver = kind, "kgo"
 	f := cmd.Flags()
-	f.StringVar(&b.Bootstrap, "bootstrap", "127.0.0.1:9092", "address of the broker")
+	f.StringSliceVar(&b.Bootstrap, "bootstrap", []string{"127.0.0.1:9092"}, "brokers to begin with, host:port")
 	f.StringVar(&b.Topic, "topic", "bench", "topic")
 	f.Uint64Var(&b.Seed, "seed", 1, "seed of the payloads")
 	f.BoolVar(&b.asJSON, "json", false, "print JSON")

@@ -350,3 +350,26 @@ func TestConfigsReachEveryBroker(t *testing.T) {
 		}
 	}
 }
+
+// TestBenchOnACluster runs each load through all addresses at once, the first of a broker that is dead.
+func TestBenchOnACluster(t *testing.T) {
+	c := startCluster(t, 3, "")
+	c.create("bench", 6)
+	c.awaitISR("bench", 3)
+	c.Brokers[0].Kill()
+	c.await(2, "others lead", func(m *kmsg.MetadataResponse) bool { return ledBy(m, "bench", 1) == 0 && ledBy(m, "bench", -1) == 0 })
+	for _, args := range [][]string{
+		{"produce", "--driver", "kgo", "--acks", "all"}, {"produce", "--driver", "raw", "--acks", "all"}, {"consume"},
+	} {
+		args = append(append([]string{"bench"}, args...), "--bootstrap", c.Bootstrap(), "--json")
+		if args[1] == "produce" {
+			args = append(args, "--warmup", "100ms", "--duration", "500ms")
+		}
+		out, err := tidemark(patient(t), args...).Output()
+		var metrics map[string]float64
+		if err != nil || json.Unmarshal(out, &metrics) != nil || metrics["records/s"] <= 0 {
+			t.Errorf("%s: %v: %s", strings.Join(args, " "), err, out)
+		}
+	}
+	c.restart(1)
+}

@@ -37,7 +37,7 @@ type bed struct {
 	broker  *sut.Broker
 	cluster *sut.Cluster // nil: a cluster of one
 	topic   string
-	remote  string // the bootstrap address of a broker that is not ours; empty: broker's
+	remote  []string // the bootstrap addresses of brokers that are not ours; empty: broker's
 
 	sampler   sample.Group
 	from, to  sample.Snapshot
@@ -144,14 +144,14 @@ func (b *bed) warn(format string, args ...any) {
 
 // addr is where clients connect; in a cluster, where one of its brokers is.
 func (b *bed) addr() string {
-	if b.remote != "" {
-		return b.remote
+	if b.remote != nil {
+		return b.remote[0]
 	}
 	return b.broker.Addr
 }
 
 func (b *bed) admin() (*kadm.Client, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.addr()), kgo.ClientID("tidemark-harness"))
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.addrs()...), kgo.ClientID("tidemark-harness"))
 	if err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
@@ -196,7 +196,7 @@ func (b *bed) endOffset(ctx context.Context) (int64, error) {
 
 // window is a window of the cell's length that samples the broker at its edges.
 func (b *bed) window(ctx context.Context) *load.Window {
-	if b.remote != "" {
+	if b.remote != nil {
 		b.sampleErr = errNotOurs
 	} else {
 		b.sampler, b.sampleErr = b.samplers()

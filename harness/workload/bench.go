@@ -15,9 +15,9 @@ import (
 
 // Bench is a one-off load on a broker that runs already, ours or not.
 type Bench struct {
-	Bootstrap string // host:port; the raw driver sends to this broker only
-	Topic     string // created with Workload.Partitions partitions when it is not there
-	Workload  Params // Kind is Produce, Consume or EndToEnd
+	Bootstrap []string // brokers to begin with, host:port; the raw driver consumes from the first alone
+	Topic     string   // created with Workload.Partitions partitions when it is not there
+	Workload  Params   // Kind is Produce, Consume or EndToEnd
 	Seed      uint64
 	// Records bounds a consume, in records; 0: all that is there when it begins.
 	Records int64
@@ -31,6 +31,9 @@ func (o Bench) Run(ctx context.Context) (Result, error) {
 	b := &bed{c: c, p: &c.Workload, r: &r, topic: o.Topic, remote: o.Bootstrap, onTick: o.OnTick}
 	if err := o.Workload.Check(); err != nil {
 		return r, err
+	}
+	if len(o.Bootstrap) == 0 {
+		return r, errors.New("bench: no address of a broker")
 	}
 	if err := b.findTopic(ctx, o.Workload.Kind != Consume); err != nil {
 		return r, err
@@ -94,7 +97,7 @@ func (b *bed) findTopic(ctx context.Context, create bool) error {
 	defer cancel()
 	topics, err := adm.ListTopics(ctx, b.topic)
 	if err != nil {
-		return fmt.Errorf("bench: no answer from %s: %w", b.remote, err)
+		return fmt.Errorf("bench: no answer from %s: %w", strings.Join(b.remote, " or "), err)
 	}
 	var t kadm.TopicDetail
 	if t = topics[b.topic]; t.Err == nil && len(t.Partitions) > 0 {

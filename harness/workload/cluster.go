@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -113,6 +115,9 @@ func (b *bed) ended() error {
 func (b *bed) addrs() []string {
 	if b.cluster != nil {
 		return b.cluster.Addrs()
+	}
+	if b.remote != nil {
+		return b.remote
 	}
 	return []string{b.addr()}
 }
@@ -237,9 +242,9 @@ func until(ctx context.Context, missing func() (string, error)) error {
 	}
 }
 
-// leaders has the address of each partition's leader; nil in a cluster of one.
+// leaders has the address of each partition's leader; nil in a cluster of one that is ours.
 func (b *bed) leaders(ctx context.Context) ([]string, error) {
-	if b.cluster == nil {
+	if b.cluster == nil && b.remote == nil {
 		return nil, nil
 	}
 	adm, err := b.admin()
@@ -247,17 +252,19 @@ func (b *bed) leaders(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	defer adm.Close()
-	topics, err := adm.ListTopics(ctx, b.topic)
+	m, err := adm.Metadata(ctx, b.topic)
 	if err != nil {
 		return nil, fmt.Errorf("workload: leaders: %w", err)
 	}
+	at := map[int32]string{}
+	for _, broker := range m.Brokers {
+		at[broker.NodeID] = net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port)))
+	}
 	addrs := make([]string, b.p.Partitions)
 	for p := range addrs {
-		leader := topics[b.topic].Partitions[int32(p)].Leader
-		if leader < 1 || int(leader) > len(b.cluster.Brokers) {
+		if addrs[p] = at[m.Topics[b.topic].Partitions[int32(p)].Leader]; addrs[p] == "" {
 			return nil, fmt.Errorf("workload: partition %d has no leader", p)
 		}
-		addrs[p] = b.cluster.Brokers[leader-1].Addr
 	}
 	return addrs, nil
 }

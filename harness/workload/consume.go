@@ -124,7 +124,7 @@ func (b *bed) consume(ctx context.Context, w *load.Window, records int64, loop b
 				return load.Stats{}, err
 			}
 		}
-		return load.KgoConsume{Addrs: []string{b.addr()}, Topic: b.topic, FetchBytes: p.FetchBytes, Until: records}.Run(ctx, w)
+		return load.KgoConsume{Addrs: b.addrs(), Topic: b.topic, FetchBytes: p.FetchBytes, Until: records}.Run(ctx, w)
 	}
 	return load.RawFetch{
 		Addr: b.addr(), Topic: b.topic, Partitions: p.Partitions, FetchBytes: p.FetchBytes, Depth: p.Inflight, Verify: p.Verify, Loop: loop,
@@ -135,7 +135,7 @@ func (b *bed) consume(ctx context.Context, w *load.Window, records int64, loop b
 func (b *bed) consumeAgain(ctx context.Context, w *load.Window, records int64) (load.Stats, error) {
 	all := load.Stats{Latency: load.NewHistogram()}
 	for {
-		st, err := load.KgoConsume{Addrs: []string{b.addr()}, Topic: b.topic, FetchBytes: b.p.FetchBytes, Until: records, KeepOpen: true}.Run(ctx, w)
+		st, err := load.KgoConsume{Addrs: b.addrs(), Topic: b.topic, FetchBytes: b.p.FetchBytes, Until: records, KeepOpen: true}.Run(ctx, w)
 		all.Gaps += st.Gaps
 		if err != nil {
 			return all, err

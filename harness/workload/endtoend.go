@@ -166,7 +166,7 @@ func (b *bed) kgoEndToEnd(ctx context.Context, w *load.Window) (load.Stats, *hdr
 	go func() {
 		defer close(done)
 		delivered, consumeErr = load.KgoConsume{
-			Addrs: []string{b.addr()}, Topic: b.topic, FetchBytes: p.FetchBytes, Stamped: true, FromEnd: b.remote != "", Ready: func() { close(ready) },
+			Addrs: b.addrs(), Topic: b.topic, FetchBytes: p.FetchBytes, Stamped: true, FromEnd: b.remote != nil, Ready: func() { close(ready) },
 		}.Run(consumerCtx, cw)
 	}()
 	<-ready

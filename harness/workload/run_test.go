@@ -137,13 +137,13 @@ func TestBenchDrivesABrokerThatRunsAlready(t *testing.T) {
 	defer b.Kill()
 	bench := func(kind Kind, driver string) Result {
 		c := quick(t, kind, "records_per_s=2000", "driver="+driver, "partitions=3")
-		r, err := Bench{Bootstrap: b.Addr, Topic: "bench", Workload: c.Workload}.Run(t.Context())
+		r, err := Bench{Bootstrap: []string{b.Addr}, Topic: "bench", Workload: c.Workload}.Run(t.Context())
 		if err != nil {
 			t.Fatalf("%s %s: %v", kind, driver, err)
 		}
 		return r
 	}
-	if _, err := (Bench{Bootstrap: b.Addr, Topic: "bench", Workload: quick(t, Consume).Workload}).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "does not exist") {
+	if _, err := (Bench{Bootstrap: []string{b.Addr}, Topic: "bench", Workload: quick(t, Consume).Workload}).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("consuming a topic that is not there: %v", err)
 	}
 	for _, driver := range []string{"kgo", "raw"} {
