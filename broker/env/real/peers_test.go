@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,9 +92,9 @@ func TestGarbageOfAPeerIsAnErrorAndOneLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			e := New(nil, slog.New(slog.NewTextHandler(&log, nil)))
-			bad := true // it and log are handed over with each answer
+			var bad atomic.Bool
 			to, taken := startPeer(t, func(request []byte) []byte {
-				if b := metadataAnswer(request); !bad {
+				if b := metadataAnswer(request); !bad.Load() {
 					return b
 				} else {
 					return spoil(b)
@@ -109,17 +110,17 @@ func TestGarbageOfAPeerIsAnErrorAndOneLine(t *testing.T) {
 				})
 				return <-done
 			}
-			bad = false
+			bad.Store(false)
 			if err := ask(); err != nil {
 				t.Fatal(err)
 			}
-			bad = true
+			bad.Store(true)
 			for range 3 {
 				if err := ask(); err == nil || !strings.Contains(err.Error(), "garbage") || !strings.Contains(err.Error(), "broker 7") {
 					t.Errorf("the error is %v", err)
 				}
 			}
-			bad = false
+			bad.Store(false)
 			if err := ask(); err != nil {
 				t.Error(err)
 			}
@@ -136,9 +137,9 @@ func TestGarbageOfAPeerIsAnErrorAndOneLine(t *testing.T) {
 // TestAConnectionThatWasClosedWhileIdleIsNoFailure: another is made.
 func TestAConnectionThatWasClosedWhileIdleIsNoFailure(t *testing.T) {
 	e := New(nil, slog.Default())
-	answered := 0
+	var answered atomic.Int32
 	to, taken := startPeer(t, func(request []byte) []byte {
-		if answered++; answered == 2 {
+		if answered.Add(1) == 2 {
 			return nil
 		}
 		return metadataAnswer(request)
