@@ -32,6 +32,8 @@ type Cluster struct {
 	faults  int64 // that happened
 	drawn   int   // faults, each with its number
 	without []int // drawn faults, by number, that do not happen
+	only    []int // unless nil, those that happen
+	struck  []*Drawn
 	cuts    []cut // partitions that are now
 	holds   []*hold
 
@@ -49,7 +51,10 @@ const clientsMax = 16
 func newCluster(seed uint64, o Options) *Cluster {
 	c := &Cluster{base: newBase(seed, clusterProbes(), o.Echo)}
 	c.cfg = drawCluster(c.rng, o)
-	c.without = o.Without
+	c.without, c.only = o.Without, o.Only
+	for i := range min(len(o.Batches), len(c.cfg.producers)) {
+		c.cfg.producers[i].batches = o.Batches[i]
+	}
 	if o.Scenario != nil {
 		c.story, c.bug = &story{Scenario: o.Scenario}, o.Bug
 		if err := c.cfg.applyScenario(o.Scenario, o.Bug); err != nil {
@@ -211,9 +216,7 @@ func (c *Cluster) boot(n *node) {
 	i := n.begin()
 	n.say("life %d begins", i.number)
 	c.ghost.Started(n.id)
-	if !c.healed && c.cfg.faults.kill && c.chance(10) {
-		i.crashIn, i.power = 1+c.rng.Int64N(120), c.drawPower(n)
-	}
+	c.drawDeath(n, i)
 	i.broker = newBroker(&clusterEnv{incarnation: i, c: c}, c.brokerConfig(n))
 	c.after(&i.process, 0, func() {
 		i.started = true

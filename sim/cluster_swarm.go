@@ -28,7 +28,7 @@ func (c *Cluster) scheduleFault() {
 	c.byChanceOf(s, func() { wait = c.between(c.cfg.faultEvery/10, 3*c.cfg.faultEvery) })
 	c.fault = c.after(nil, wait, func() {
 		c.scheduleFault()
-		if !slices.Contains(c.without, s.number) {
+		if !c.leftOut(s.number) {
 			c.byChanceOf(s, func() { c.drawFault(s) })
 		}
 	})
@@ -47,7 +47,8 @@ func (c *Cluster) drawFault(s strike) {
 	k := pick(c.rng, c.kinds()...)
 	n := c.drawRole()
 	c.trace.say(c.now, "fault %d: %s of broker %d", s.number, k.name, n.id)
-	if k.hit(n) {
+	noted := c.noteFault(s.number, k.name, n)
+	if noted.Idle = !k.hit(n); !noted.Idle {
 		c.faults++
 	}
 }

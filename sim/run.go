@@ -31,6 +31,8 @@ type Result struct {
 	StepsLeft int        `json:"steps_left,omitempty"`
 
 	Cluster *ClusterResult `json:"cluster,omitempty"`
+	Batches []int          `json:"batches,omitempty"` // that each producer of a cluster was to send
+	Faults  []Drawn        `json:"faults,omitempty"`  // that the seed drew for a cluster and that happened
 }
 
 // ClusterResult is what else is told of a run of several brokers.
@@ -63,6 +65,10 @@ type Options struct {
 	RulesOff []string
 	// Without are drawn faults of a cluster, by number from 1, that do not happen; what else is drawn stays.
 	Without []int
+	// Only, unless nil, are the drawn faults of a cluster that happen, by number.
+	Only []int
+	// Batches of each producer of a cluster; nil: as drawn.
+	Batches []int
 }
 
 // Run plays the world of one seed. A panic of the broker is a violation like any other.
@@ -93,6 +99,12 @@ func runCluster(seed uint64, o Options) (r Result) {
 			r.Violation = c.broken
 		}
 		r.Config = c.cfg.String()
+		for _, p := range c.cfg.producers {
+			r.Batches = append(r.Batches, p.batches)
+		}
+		for _, f := range c.struck {
+			r.Faults = append(r.Faults, *f)
+		}
 		for _, n := range c.nodes {
 			r.Lives += n.lives
 		}

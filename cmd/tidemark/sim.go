@@ -30,7 +30,7 @@ what the clients saw is judged. The same seed gives the same history, always.
 Planted faults, to see a checker find one (--plant NAME):
 ` + plantList(),
 	}
-	cmd.AddCommand(simRunCommand(), simSweepCommand(), simCatalogueCommand())
+	cmd.AddCommand(simRunCommand(), simSweepCommand(), simReplayCommand(), simShrinkCommand(), simCatalogueCommand())
 	return cmd
 }
 
@@ -204,6 +204,9 @@ func writeViolation(w io.Writer, r sim.Result, o sim.Options) {
 		fmt.Fprintln(w, "  "+line)
 	}
 	fmt.Fprintf(w, "again: %s --trace\n", again)
+	if o.Brokers > 0 {
+		fmt.Fprintf(w, "smaller: %s --save seed-%d.toml; tidemark sim shrink seed-%d.toml\n", again, r.Seed, r.Seed)
+	}
 }
 
 // sweepProgress is a bar on a terminal and a line for each tenth elsewhere.

@@ -17,6 +17,7 @@ type simRunFlags struct {
 	seed                  uint64
 	trace, asJSON         bool
 	vectorOnly, fixedOnly bool
+	save                  string
 }
 
 func simRunCommand() *cobra.Command {
@@ -54,6 +55,7 @@ Without one, play the world of a seed: its configuration, clients and faults are
 	simFlags(cmd, &o)
 	f.BoolVar(&r.vectorOnly, "vector-only", false, "of a scenario, only the run without its rules")
 	f.BoolVar(&r.fixedOnly, "fixed-only", false, "of a scenario, only the run with the rules on")
+	f.StringVar(&r.save, "save", "", "of a seed of a cluster: write the run with its faults one by one to this file, for replay and shrink")
 	f.BoolVar(&r.trace, "trace", false, "print every event")
 	f.BoolVar(&r.asJSON, "json", false, "print JSON")
 	return cmd
@@ -66,7 +68,7 @@ func (r simRunFlags) check(cmd *cobra.Command, args []string) error {
 		of = "a seed"
 	}
 	for _, name := range map[string][]string{
-		"a scenario": {"seed", "plant", "brokers", "rules-off"}, "a seed": {"vector-only", "fixed-only"},
+		"a scenario": {"seed", "plant", "brokers", "rules-off", "save"}, "a seed": {"vector-only", "fixed-only"},
 	}[of] {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s: has no meaning for %s", name, of)
@@ -88,6 +90,9 @@ func runSeed(out io.Writer, f simRunFlags, o sim.Options) error {
 	if f.trace {
 		o.Echo = echoTo(out)
 	}
+	if f.save != "" && o.Brokers == 0 {
+		return errors.New("--save: a broker alone is its seed, and nothing else; give --brokers")
+	}
 	began := time.Now()
 	r := sim.Run(f.seed, o)
 	if f.asJSON {
@@ -96,6 +101,15 @@ func runSeed(out io.Writer, f simRunFlags, o sim.Options) error {
 		}
 	} else {
 		writeRun(out, r, o, time.Since(began))
+	}
+	if f.save != "" {
+		words := out
+		if f.asJSON {
+			words = io.Discard
+		}
+		if err := saveRun(words, f.save, o, r); err != nil {
+			return err
+		}
 	}
 	if r.Violation != "" {
 		return fmt.Errorf("seed %d violates what the broker promises", f.seed)
