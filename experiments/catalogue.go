@@ -48,17 +48,20 @@ func entryNumber(id string) int {
 	return n
 }
 
-// FindEntry finds an entry by its id, as B1.
-func FindEntry(id string) (Entry, error) {
+// FindEntry finds an entry by its id, as B1, or by the name of its scenario. An entry that is
+// played in more than one way gives all of them.
+func FindEntry(id string) ([]Entry, error) {
 	all, err := Catalogue()
 	if err != nil {
-		return Entry{}, err
+		return nil, err
 	}
-	i := slices.IndexFunc(all, func(e Entry) bool { return strings.EqualFold(e.ID, id) })
-	if i < 0 {
-		return Entry{}, fmt.Errorf("no entry %q: there are %s", id, entryIDs(all))
+	found := slices.DeleteFunc(slices.Clone(all), func(e Entry) bool {
+		return !strings.EqualFold(e.ID, id) && (e.Scenario == nil || !strings.EqualFold(e.Scenario.Name, id))
+	})
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no entry %q: there are %s", id, entryIDs(all))
 	}
-	return all[i], nil
+	return found, nil
 }
 
 func entryIDs(all []Entry) string {
@@ -66,7 +69,7 @@ func entryIDs(all []Entry) string {
 	for _, e := range all {
 		ids = append(ids, e.ID)
 	}
-	return strings.Join(ids, ", ")
+	return strings.Join(slices.Compact(ids), ", ")
 }
 
 // Invariant names an invariant of the failure catalogue and says what it demands; "" for one that is not known.

@@ -49,27 +49,33 @@ func LoadScenario(name string) (*Scenario, error) {
 	return nil, fmt.Errorf("no scenario %q: there are %s", name, strings.Join(append(ScenarioNames(), ChaosNames()...), ", "))
 }
 
-// FindScenario reads a scenario by its embedded name, its entry in the failure catalogue (B1), or the path of its file.
-func FindScenario(what string) (*Scenario, error) {
+// FindScenarios reads a scenario by its embedded name or the path of its file, or those of an entry
+// of the failure catalogue (B1), which may be more than one.
+func FindScenarios(what string) ([]*Scenario, error) {
 	if strings.HasSuffix(what, ".toml") || strings.ContainsRune(what, filepath.Separator) {
 		text, err := os.ReadFile(what)
 		if err != nil {
 			return nil, scenarioFileError(what, err)
 		}
-		return ParseScenario(strings.TrimSuffix(what, ".toml"), text)
+		s, err := ParseScenario(strings.TrimSuffix(what, ".toml"), text)
+		return []*Scenario{s}, err
 	}
-	name := strings.ToLower(what)
-	if slices.Contains(ScenarioNames(), name) || slices.Contains(ChaosNames(), name) {
-		return LoadScenario(name)
+	if name := strings.ToLower(what); slices.Contains(ChaosNames(), name) {
+		s, err := LoadScenario(name)
+		return []*Scenario{s}, err
 	}
-	e, err := FindEntry(what)
-	switch {
-	case err != nil:
+	found, err := FindEntry(what)
+	if err != nil {
 		return nil, fmt.Errorf("no scenario %q: want an entry such as B1, a name such as b1-truncate-to-high-watermark or chaos-kills, or a file; tidemark sim catalogue lists them", what)
-	case e.Scenario == nil:
-		return nil, fmt.Errorf("%s, %s, has no scenario: %s", e.ID, e.Title, e.Absent)
 	}
-	return e.Scenario, nil
+	var all []*Scenario
+	for _, e := range found {
+		if e.Scenario == nil {
+			return nil, fmt.Errorf("%s, %s, has no scenario: %s", e.ID, e.Title, e.Absent)
+		}
+		all = append(all, e.Scenario)
+	}
+	return all, nil
 }
 
 func scenarioFileError(what string, err error) error {

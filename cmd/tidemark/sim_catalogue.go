@@ -26,18 +26,10 @@ cannot arise in this design stand with the reason. With an entry, tell its whole
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
-			if len(args) == 1 {
-				e, err := experiments.FindEntry(args[0])
-				switch {
-				case err != nil:
-					return err
-				case asJSON:
-					return writeJSON(out, entryJSON(e))
-				}
-				newStoryWriter(out).entry(e)
-				return nil
-			}
 			all, err := experiments.Catalogue()
+			if len(args) == 1 {
+				all, err = experiments.FindEntry(args[0])
+			}
 			switch {
 			case err != nil:
 				return err
@@ -47,8 +39,16 @@ cannot arise in this design stand with the reason. With an entry, tell its whole
 					list = append(list, entryJSON(e))
 				}
 				return writeJSON(out, list)
+			case len(args) == 0:
+				writeCatalogue(out, all)
+				return nil
 			}
-			writeCatalogue(out, all)
+			for i, e := range all {
+				if i > 0 {
+					fmt.Fprintln(out)
+				}
+				newStoryWriter(out).entry(e)
+			}
 			return nil
 		},
 	}
@@ -114,7 +114,7 @@ func writeCatalogue(out io.Writer, all []experiments.Entry) {
 			s.line("%-4s %s: %s", e.ID, e.Title, s.paint(inkDim, e.Absent))
 		}
 	}
-	s.line("\n%d entries are played. E0: no fault may take what was written; E1: min.insync.replicas-1 may, until it is replicated again; E2: any number of power cuts.", played)
+	s.line("\n%d histories are played. E0: no fault may take what was written; E1: min.insync.replicas-1 may, until it is replicated again; E2: any number of power cuts.", played)
 	s.line("One entry in full: tidemark sim catalogue B1; played both ways: tidemark sim run B1")
 }
 
@@ -167,5 +167,5 @@ func (s *storyWriter) entry(e experiments.Entry) {
 	}
 	s.line("\n%s %s", s.paint(inkStrong, "witness, with every rule on:"), strings.Join(x.Witness, "; "))
 	s.line("%s %s", s.paint(inkStrong, "scenario:"), scenarioFile(x))
-	s.line("%s tidemark sim run %s", s.paint(inkStrong, "play it:"), e.ID)
+	s.line("%s tidemark sim run %s", s.paint(inkStrong, "play it:"), x.Name)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ Without one, play the world of a seed: its configuration, clients and faults are
 				return err
 			}
 			if len(args) == 1 {
-				return runScenario(cmd.OutOrStdout(), args[0], r)
+				return runScenarios(cmd.OutOrStdout(), args[0], r)
 			}
 			return runSeed(cmd.OutOrStdout(), r, o)
 		},
@@ -132,11 +133,23 @@ func writeRun(out io.Writer, r sim.Result, o sim.Options, took time.Duration) {
 	fmt.Fprintln(out, "no violation")
 }
 
-func runScenario(out io.Writer, what string, f simRunFlags) error {
-	s, err := experiments.FindScenario(what)
+// runScenarios plays every scenario that what stands for, and fails if one does not hold.
+func runScenarios(out io.Writer, what string, f simRunFlags) error {
+	all, err := experiments.FindScenarios(what)
 	if err != nil {
 		return err
 	}
+	var failed error
+	for i, s := range all {
+		if i > 0 && !f.asJSON {
+			fmt.Fprintln(out)
+		}
+		failed = cmp.Or(failed, runScenario(out, s, f))
+	}
+	return failed
+}
+
+func runScenario(out io.Writer, s *experiments.Scenario, f simRunFlags) error {
 	if f.vectorOnly && len(s.Breaks) == 0 {
 		return fmt.Errorf("--vector-only: %s has no vector: nothing is to break in it", s.Name)
 	}

@@ -117,7 +117,7 @@ func TestTheCatalogueListsEveryScenarioAndWhatCannotArise(t *testing.T) {
 			}
 		}
 		one, err := simulate("catalogue", strings.ToLower(e.ID))
-		if err != nil || !strings.Contains(one, e.Title) || e.Absent == "" && !strings.Contains(one, "tidemark sim run "+e.ID+"\n") {
+		if err != nil || !strings.Contains(one, e.Title) || e.Absent == "" && !strings.Contains(one, "tidemark sim run "+strings.TrimSuffix(filepath.Base(e.Scenario), ".toml")+"\n") {
 			t.Errorf("%s: %v\n%s", e.ID, err, one)
 		}
 	}
