@@ -73,6 +73,45 @@ func surviveKills(t *testing.T, zookeeper string) {
 	t.Logf("%d records acknowledged through %d kills", l.count.Load(), rounds)
 }
 
+// TestAClusterSurvivesKillsOfItsEnsemble kills (-9) the leader of a ZooKeeper ensemble, or one of
+// its followers, in turn, and every other time a broker while the ensemble is one short. Two servers are an ensemble: producers
+// go on, and the cluster elects.
+func TestAClusterSurvivesKillsOfItsEnsemble(t *testing.T) {
+	servers := zookeepertest.StartEnsemble(t)
+	c := startCluster(t, 3, zookeepertest.Addrs(servers))
+	l := startLoad(t, c)
+	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 5))
+	for round := range chaosRounds(t) {
+		l.everyPartition()
+		var victim *zookeepertest.Server
+		role := []string{"leader", "follower"}[round%2]
+		l.until("the ensemble has a leader", func() bool {
+			i := slices.IndexFunc(servers, (*zookeepertest.Server).Leads)
+			if i >= 0 {
+				victim = servers[(i+round%2)%len(servers)]
+			}
+			return i >= 0
+		})
+		victim.Kill()
+		l.everyPartition()
+		what := "no broker"
+		if round/2%2 == 0 {
+			brokerRole := []string{"leader", "controller"}[rng.IntN(2)]
+			id := c.find(brokerRole, "kills", rng.IntN(loadPartitions))
+			what = fmt.Sprintf("broker %d, a %s,", id, brokerRole)
+			c.Brokers[id-1].Kill()
+			l.everyPartition()
+			c.restart(id)
+			c.awaitISR("kills", 3)
+		}
+		victim.Rejoin(t)
+		t.Logf("round %d: killed the ensemble's %s, and %s meanwhile", round, role, what)
+	}
+	c.awaitISR("kills", 3)
+	l.stop()
+	t.Logf("%d records acknowledged", l.count.Load())
+}
+
 // TestAClusterRestartsOneByOne stops (cleanly) and starts one broker after the other,
 // twice, under the same load and under stock clients with the retries they come with:
 // none of them is told of an error.

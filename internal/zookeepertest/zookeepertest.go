@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tidemark-log/tidemark/internal/need"
 )
@@ -56,7 +58,7 @@ func StartEnsemble(t testing.TB) []*Server {
 		servers[i] = s
 		lines := s.launch(t)
 		go func() {
-			ready <- waitFor(lines, "Peer state changed: leading - broadcast", "Peer state changed: following - broadcast")
+			ready <- waitFor(lines, ensembleReady...)
 		}()
 	}
 	for range servers {
@@ -65,6 +67,41 @@ func StartEnsemble(t testing.TB) []*Server {
 		}
 	}
 	return servers
+}
+
+// ensembleReady is what a server of an ensemble says when it serves.
+var ensembleReady = []string{"Peer state changed: leading - broadcast", "Peer state changed: following - broadcast"}
+
+// Rejoin starts a server of an ensemble again that was killed, and waits until it serves.
+func (s *Server) Rejoin(t testing.TB) {
+	t.Helper()
+	if err := waitFor(s.launch(t), ensembleReady...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Leads says whether the server leads its ensemble now.
+func (s *Server) Leads() bool {
+	c, err := net.DialTimeout("tcp", s.Addr, 5*time.Second)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Write([]byte("srvr")); err != nil {
+		return false
+	}
+	said, _ := io.ReadAll(c)
+	return strings.Contains(string(said), "Mode: leader")
+}
+
+// Addrs are where the servers listen for clients, as a connect string.
+func Addrs(servers []*Server) string {
+	addrs := make([]string, len(servers))
+	for i, s := range servers {
+		addrs[i] = s.Addr
+	}
+	return strings.Join(addrs, ",")
 }
 
 // memoryDir is in memory where the machine has such a place: a ZooKeeper that waits for a
