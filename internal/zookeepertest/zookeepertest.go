@@ -120,9 +120,13 @@ func addr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p
 
 func needJava(t testing.TB) {
 	t.Helper()
-	for _, tool := range []string{"java", "mvn"} {
+	tools := []string{"java"}
+	if _, err := os.Stat("/usr/share/java/zookeeper.jar"); err != nil { // Debian's; without it Maven fetches one
+		tools = append(tools, "mvn")
+	}
+	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			need.Skip(t, "java", tool+" is not installed (scripts/test installs openjdk-17-jdk-headless and maven with apt where it is root on Debian)")
+			need.Skip(t, "java", tool+" is not installed (scripts/test installs openjdk-17-jdk-headless, maven and libzookeeper-java with apt where it is root on Debian)")
 		}
 	}
 }
