@@ -3,9 +3,9 @@
 // It gives what hash/crc32 gives, and is there because the checksum was a sixth of
 // what a produce request of 64 KiB costs. hash/crc32 puts eight bytes at a time
 // through the CRC32 instruction, which first-generation EPYC does not pipeline:
-// 5.5 GB/s. Here a buffer is cut into a part that is folded with PCLMULQDQ, 64 bytes
-// at a time, and three lanes that go through CRC32 meanwhile: 9 GB/s there. Where both
-// instructions are pipelined the two halves are about equal. The method is that of
+// 5.5 GB/s. Here a buffer is cut into a part that is folded with PCLMULQDQ, four vectors
+// at a time, and three lanes that go through CRC32 meanwhile: 9 GB/s there with vectors of
+// 16 bytes; 34 GB/s with vectors of 32 on third-generation EPYC, where hash/crc32 makes 21. The method is that of
 // V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
 // Instruction" (Intel, 2009).
 package crc32c

@@ -79,7 +79,7 @@ last:
 	CRC32Q 8(R11), DI
 
 	// Four vectors to one, 16 bytes further each time.
-	MOVOU 16(DX), X5
+	MOVOU 32(DX), X5
 	MOVO X0, X6
 	PCLMULQDQ $0x00, X5, X0
 	PCLMULQDQ $0x11, X5, X6
@@ -105,7 +105,7 @@ last:
 	CRC32Q BX, AX
 
 	// Past each lane in turn: multiply, reduce, add.
-	MOVQ 32(DX), X5
+	MOVQ 80(DX), X5
 	MOVQ AX, X0
 	PCLMULQDQ $0x00, X5, X0
 	MOVQ X0, R8
