@@ -25,15 +25,21 @@ import (
 
 // produceOp is one produce request that may wait for syncs.
 type produceOp struct {
-	resp    *kmsg.ProduceResponse
+	resp    kmsg.ProduceResponse
 	pending atomic.Int32 // syncs and put-off appends still to wait for, and 1 while the handler runs
 	silent  bool         // acks=0
 	reply   Reply
 	woken   wokenFetches // by what was appended; completed after the answer, so that a producer does not wait for consumers
+
+	// What resp holds when the request is for one partition, as most are: allocated with it.
+	oneTopic     [1]kmsg.ProduceResponseTopic
+	onePartition [1]kmsg.ProduceResponseTopicPartition
 }
 
 func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
-	op := &produceOp{resp: req.ResponseKind().(*kmsg.ProduceResponse), silent: req.Acks == 0, reply: reply}
+	op := &produceOp{silent: req.Acks == 0, reply: reply}
+	op.resp.Version = req.Version
+	op.makeTopics(len(req.Topics))
 	op.pending.Store(1)
 	refused := codeNone
 	switch {
@@ -43,7 +49,6 @@ func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
 		refused = codeTransactionalIDAuthFailed
 	}
 	m := b.meta.Load()
-	op.resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
 	for i := range req.Topics {
 		rt, t := &req.Topics[i], &op.resp.Topics[i]
 		known, unknown := m.produceTopic(req.Version, rt)
@@ -52,7 +57,7 @@ func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
 		} else {
 			t.Topic = strings.Clone(rt.Topic) // the answer may outlive the receive buffer
 		}
-		t.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(rt.Partitions))
+		t.Partitions = op.makePartitions(len(rt.Partitions))
 		for j := range rt.Partitions {
 			rp, answer := &rt.Partitions[j], &t.Partitions[j]
 			answer.Default()
@@ -71,6 +76,20 @@ func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
 	}
 	op.done()
 	op.woken.complete()
+}
+
+func (op *produceOp) makeTopics(n int) {
+	op.resp.Topics = op.oneTopic[:min(n, 1)]
+	if n > 1 {
+		op.resp.Topics = make([]kmsg.ProduceResponseTopic, n)
+	}
+}
+
+func (op *produceOp) makePartitions(n int) []kmsg.ProduceResponseTopicPartition {
+	if len(op.resp.Topics) == 1 && n <= 1 {
+		return op.onePartition[:n]
+	}
+	return make([]kmsg.ProduceResponseTopicPartition, n)
 }
 
 // produceTopic finds a topic by name or id; unknown is the code for a partition that is not there.
@@ -156,7 +175,7 @@ func (op *produceOp) done() {
 		op.reply(Answer{Silent: true, Close: failed})
 		return
 	}
-	op.reply(Answer{Body: op.resp})
+	op.reply(Answer{Body: &op.resp})
 }
 
 // validate checks one partition's records of a produce request and gives the

@@ -36,6 +36,7 @@ type conn struct {
 	sock     *socket
 	pipe     *pipeline
 	recv     recvBuffer
+	produce  produceBuffer
 	local    string // the address the client connected to
 	remote   string
 	clientID atomic.Pointer[string] // of the last request: most clients never change it
@@ -132,6 +133,9 @@ func (c *conn) request(frame []byte) error {
 		return net.ErrClosed
 	}
 	err = c.handle(broker.Request{Conn: c.id, ClientID: c.client(h.clientID), Body: body, Local: c.local}, q)
+	if h.key == produce {
+		c.produce.clear()
+	}
 	c.pipe.handled()
 	return err
 }
@@ -172,6 +176,9 @@ func (c *conn) decode(h header, rest []byte) (body kmsg.Request, err error) {
 			c.server.panicked(c, v, debug.Stack())
 		}
 	}()
+	if h.key == produce {
+		return c.produce.decode(h, rest)
+	}
 	return decodeBody(h, rest)
 }
 

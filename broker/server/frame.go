@@ -25,6 +25,8 @@ const (
 // a client sends it before it knows what the broker understands (KIP-511).
 const apiVersions = int16(kmsg.ApiVersions)
 
+const produce = int16(kmsg.Produce)
+
 // errorUnsupportedVersion is Kafka's UNSUPPORTED_VERSION.
 const errorUnsupportedVersion = 35
 
@@ -108,22 +110,51 @@ func uvarint(b []byte) (uint64, []byte, bool) {
 // are copies, since handlers keep topic names.
 func decodeBody(h header, rest []byte) (body kmsg.Request, err error) {
 	body = kmsg.RequestForKey(h.key)
-	if body == nil || h.version < 0 || h.version > body.MaxVersion() {
-		return nil, fmt.Errorf("%w: api key %d version %d", errUnsupported, h.key, h.version)
+	if body == nil {
+		return nil, fmt.Errorf("%w: api key %d", errUnsupported, h.key)
+	}
+	return body, decodeInto(body, h, rest, body.ReadFrom)
+}
+
+// decodeInto decodes what follows the header into body, by read.
+func decodeInto(body kmsg.Request, h header, rest []byte, read func([]byte) error) error {
+	if h.version < 0 || h.version > body.MaxVersion() {
+		return fmt.Errorf("%w: api key %d version %d", errUnsupported, h.key, h.version)
 	}
 	body.SetVersion(h.version)
 	if body.IsFlexible() {
+		var err error
 		if rest, err = skipTags(rest); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if _, err := checkShape(h.key, h.version, rest); err != nil {
-		return nil, err
+		return err
 	}
-	if err := body.ReadFrom(rest); err != nil {
-		return nil, fmt.Errorf("%w: %s v%d of %d bytes: %v", errFrameBody, kmsg.NameForKey(h.key), h.version, len(rest), err)
+	if err := read(rest); err != nil {
+		return fmt.Errorf("%w: %s v%d of %d bytes: %v", errFrameBody, kmsg.NameForKey(h.key), h.version, len(rest), err)
 	}
-	return body, nil
+	return nil
+}
+
+// produceBuffer is the one produce request that a connection decodes into again and
+// again: Handle keeps nothing of it (see broker.Request), strings included.
+type produceBuffer struct{ req kmsg.ProduceRequest }
+
+// topicsKept bounds what stays for the next request.
+const topicsKept = 64
+
+func (p *produceBuffer) decode(h header, rest []byte) (kmsg.Request, error) {
+	return &p.req, decodeInto(&p.req, h, rest, p.req.UnsafeReadFrom)
+}
+
+// clear lets go of the frame that the request aliases.
+func (p *produceBuffer) clear() {
+	topics := p.req.Topics[:0]
+	if clear(p.req.Topics); cap(topics) > topicsKept {
+		topics = nil
+	}
+	p.req = kmsg.ProduceRequest{Topics: topics}
 }
 
 // appendResponseHeader begins a response: room for the length, the correlation

@@ -156,12 +156,21 @@ func FuzzFrame(f *testing.F) {
 			t.Errorf("%d bytes came, %d are lent", len(stream), got)
 		}
 		r.release()
+		var produces produceBuffer
 		for _, frame := range frames {
 			h, rest, err := parseHeader(frame)
 			if err != nil {
 				continue
 			}
-			if body, err := decodeBody(h, rest); err == nil {
+			body, err := decodeBody(h, rest)
+			if h.key == produce {
+				again, errAgain := produces.decode(h, rest)
+				if (err == nil) != (errAgain == nil) || err == nil && !bytes.Equal(again.AppendTo(nil), body.AppendTo(nil)) {
+					t.Errorf("a connection's own request was decoded differently: %v, and anew: %v", errAgain, err)
+				}
+				produces.clear()
+			}
+			if err == nil {
 				body.AppendTo(nil)
 			}
 		}

@@ -116,16 +116,22 @@ func (p *pipeline) handled() {
 	p.handling = nil
 	write := p.head != nil && p.head.answered && !p.writing && !p.closed
 	p.writing = p.writing || write
-	p.mu.Unlock()
 	if write {
-		p.drain()
+		p.drainLocked()
 	}
+	p.mu.Unlock()
 }
 
-// drain writes answers until the head has none. The caller has set writing.
+// drain is drainLocked for a goroutine of its own.
 func (p *pipeline) drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.drainLocked()
+}
+
+// drainLocked writes answers until the head has none, with the lock given back
+// meanwhile. The caller has set writing.
+func (p *pipeline) drainLocked() {
 	for {
 		batch := p.take()
 		if len(batch) == 0 {
