@@ -319,15 +319,14 @@ func startLoad(t *testing.T, c *liveCluster) *clusterLoad {
 		p := &killProducer{name: string(rune('a' + i)), pace: pace.C}
 		l.producers = append(l.producers, p)
 		l.each = append(l.each, new(atomic.Int64))
-		k := client(t, c, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
-			kgo.MetadataMinAge(50*time.Millisecond), kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(1000), kgo.ProducerBatchMaxBytes(20_000),
-			kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(2*time.Second)) // a paused broker never answers
+		k := client(t, c, append(throughDeaths(50*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+			kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(1000), kgo.ProducerBatchMaxBytes(20_000),
+			kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(2*time.Second))...) // a paused broker never answers
 		go func() { l.results <- p.run(ctx, k, i, l.end, l.each[i]) }()
 	}
-	consumer := client(t, c, kgo.ConsumeTopics("kills"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(50*time.Millisecond))
+	consumer := client(t, c, append(throughDeaths(50*time.Millisecond), kgo.ConsumeTopics("kills"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
 	go func() { l.seen <- l.watch(ctx, consumer) }()
-	// Nothing breaks before every producer has its id: franz-go takes a connection that is
-	// closed right after its first request for a sign that SASL is missing, and gives up.
+	// Nothing breaks before every producer has its id.
 	l.everyPartition()
 	return l
 }

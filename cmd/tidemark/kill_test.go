@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // killRounds is how often the kill test kills: TIDEMARK_KILLS, or 50.
@@ -81,6 +83,13 @@ func (p *killProducer) run(ctx context.Context, c *kgo.Client, partition int32, 
 	}
 }
 
+// throughDeaths are options of clients whose broker dies now and then: they look again soon, and
+// a connection that is closed right after its first request is tried again like any other. franz-go takes that for
+// a sign that SASL is missing otherwise, and gives the records up.
+func throughDeaths(backoff time.Duration) []kgo.Opt {
+	return []kgo.Opt{kgo.AlwaysRetryEOF(), kgo.RetryBackoffFn(func(int) time.Duration { return backoff }), kgo.MetadataMinAge(max(backoff, 10*time.Millisecond))}
+}
+
 // TestAcknowledgedRecordsSurviveKills kills the broker (-9) again and again under
 // idempotent producers. Afterwards each record that was acknowledged stands at
 // the offset that its producer was told; each producer's records are all there,
@@ -145,8 +154,8 @@ func produceThroughKills(t *testing.T, rounds int, settings []string, between fu
 	producers := []*killProducer{{name: "a"}, {name: "b"}, {name: "c"}}
 	results := make(chan error, len(producers))
 	for i, p := range producers {
-		c := client(t, b, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RetryBackoffFn(func(int) time.Duration { return 5 * time.Millisecond }),
-			kgo.MetadataMinAge(10*time.Millisecond), kgo.ProducerLinger(time.Millisecond), kgo.MaxBufferedRecords(1000), kgo.ProducerBatchMaxBytes(20_000))
+		c := client(t, b, append(throughDeaths(5*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+			kgo.ProducerLinger(time.Millisecond), kgo.MaxBufferedRecords(1000), kgo.ProducerBatchMaxBytes(20_000))...)
 		go func() { results <- p.run(ctx, c, int32(i%partitions), stop, count) }()
 	}
 	rng := rand.New(rand.NewPCG(uint64(rounds), 9))
@@ -226,3 +235,36 @@ func readPartition(t *testing.T, b served, topic string, partition int32) []*kgo
 		}
 	}
 }
+
+// TestAClientThroughDeathsTriesAgain gives it a broker that closes its first connections right after their first request.
+func TestAClientThroughDeathsTriesAgain(t *testing.T) {
+	b := startBroker(t, t.TempDir())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for n := 0; ; n++ {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if n < 5 {
+				_, _ = readFrame(in)
+				in.Close()
+				continue
+			}
+			go (&garbler{t: t, to: b.addr}).serve(in)
+		}
+	}()
+	c := client(t, servedAt(l.Addr().String()), throughDeaths(time.Millisecond)...)
+	if _, err := kmsg.NewPtrInitProducerIDRequest().RequestWith(patient(t), c); err != nil { // what a producer begins with
+		t.Error(err)
+	}
+}
+
+// servedAt is one address.
+type servedAt string
+
+func (a servedAt) seeds() []string { return []string{string(a)} }

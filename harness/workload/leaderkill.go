@@ -124,6 +124,7 @@ func (k *killProducer) client(addrs []string, topic string) (*kgo.Client, error)
 		kgo.SeedBrokers(addrs...), kgo.ClientID("tidemark-harness"), kgo.DefaultProduceTopic(topic),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(p.Linger),
 		kgo.MaxBufferedRecords(int(p.RecordsPerS*p.Measure.Seconds()) + 1000), // none is held back: the rate goes on
+		kgo.AlwaysRetryEOF(), // a connection that dies right after its first request is no sign that SASL is missing
 		kgo.MetadataMinAge(killClientPause), kgo.RetryBackoffFn(func(int) time.Duration { return killClientPause }),
 		kgo.RequiredAcks(map[string]kgo.Acks{"1": kgo.LeaderAck(), "all": kgo.AllISRAcks()}[p.Acks]),
 	}
