@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tidemark-log/tidemark/harness/chaos"
 )
 
 // commands is filled by this package's other files, one command a file.
@@ -28,7 +30,15 @@ func main() {
 		err = errors.New("interrupted")
 	}
 	fmt.Fprintln(os.Stderr, "tidemark:", err)
-	os.Exit(1)
+	os.Exit(exitStatus(err))
+}
+
+// exitStatus is 1, or 2 where what was asked for cannot be done at all.
+func exitStatus(err error) int {
+	if notLive := (*chaos.NotLiveError)(nil); errors.As(err, &notLive) {
+		return 2
+	}
+	return 1
 }
 
 func rootCommand() *cobra.Command {

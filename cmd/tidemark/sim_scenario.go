@@ -64,6 +64,9 @@ func (s *storyWriter) line(format string, args ...any) { fmt.Fprintf(s.w, format
 
 // wrapped writes text in lines that begin with indent.
 func (s *storyWriter) wrapped(indent, text string) {
+	if text == "" {
+		return
+	}
 	line := indent
 	for _, word := range strings.Fields(text) {
 		if len(line)+1+len(word) > s.width && line != indent {
