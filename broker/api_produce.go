@@ -31,9 +31,10 @@ type produceOp struct {
 	reply   Reply
 	woken   wokenFetches // by what was appended; completed after the answer, so that a producer does not wait for consumers
 
-	// What resp holds when the request is for one partition, as most are: allocated with it.
+	// What there is to hold when the request is for one partition, as most are: allocated with it.
 	oneTopic     [1]kmsg.ProduceResponseTopic
 	onePartition [1]kmsg.ProduceResponseTopicPartition
+	oneAppend    produceAppend
 }
 
 func (b *Broker) handleProduce(req *kmsg.ProduceRequest, reply Reply) {
@@ -103,6 +104,27 @@ func (m *metadata) produceTopic(version int16, rt *kmsg.ProduceRequestTopic) (t 
 	return t, codeUnknownTopicOrPartition
 }
 
+// produceAppend is one partition's part of a produce request: the owner of its append.
+type produceAppend struct {
+	op     *produceOp
+	answer *kmsg.ProduceResponseTopicPartition
+}
+
+// synced takes the outcome of the sync that the answer waits for. ErrorCode is
+// synced's alone once append said that it waits.
+func (w *produceAppend) synced(err error) {
+	w.answer.ErrorCode = codeOf(err)
+	w.op.done()
+}
+
+// placed takes the outcome of an append that was put off.
+func (w *produceAppend) placed(a appended) {
+	if code := w.op.placed(w.answer, a); code != codeNone {
+		w.answer.ErrorCode = code
+	}
+	w.op.done()
+}
+
 // append writes one partition's batch. A code other than none is the answer; else
 // the answer is filled in, now, or when the batch is written that was put off, or by the sync that it waits for.
 func (op *produceOp) append(p *partition, answer *kmsg.ProduceResponseTopicPartition, records []byte, acks int16, timeout time.Duration) int16 {
@@ -111,21 +133,13 @@ func (op *produceOp) append(p *partition, answer *kmsg.ProduceResponseTopicParti
 		answer.ErrorMessage = reason(err)
 		return codeOf(err)
 	}
-	wait := func(err error) {
-		// ErrorCode is this callback's alone once append said that it waits.
-		answer.ErrorCode = codeOf(err)
-		op.done()
+	owner := &op.oneAppend
+	if answer != &op.onePartition[0] {
+		owner = new(produceAppend)
 	}
-	op.pending.Add(2) // one for wait, one for placed
-	a, putOff, woken := p.append(&appendArgs{
-		batch: batch, records: int64(h.RecordCount), acks: acks, timeout: timeout, wait: wait,
-		placed: func(a appended) {
-			if code := op.placed(answer, a); code != codeNone {
-				answer.ErrorCode = code
-			}
-			op.done()
-		},
-	})
+	*owner = produceAppend{op, answer}
+	op.pending.Add(2) // one for synced, one for placed
+	a, putOff, woken := p.append(&appendArgs{batch: batch, header: h, acks: acks, timeout: timeout, owner: owner})
 	op.woken.addAll(woken)
 	if putOff {
 		return codeNone
@@ -179,7 +193,8 @@ func (op *produceOp) done() {
 }
 
 // validate checks one partition's records of a produce request and gives the
-// batch to append. No lock is held: this is where the time goes.
+// batch to append. No lock is held: this is where the time goes. What depends on the
+// broker's clock is checked when the batch is appended.
 func (p *partition) validate(records []byte) ([]byte, record.Header, error) {
 	cfg := p.cfg.Load()
 	limits := record.Limits{BatchBytesMax: cfg.Log.MaxMessageBytes, DecompressedBytesMax: cfg.DecompressedMax}
@@ -191,11 +206,6 @@ func (p *partition) validate(records []byte) ([]byte, record.Header, error) {
 		return nil, h, &record.Error{Code: codeInvalidRecord, Reason: "a produce request has one record batch for each partition, no more"}
 	case h.Transactional():
 		return nil, h, &record.Error{Code: codeInvalidTxnState, Reason: "a transactional batch outside of a transaction"}
-	}
-	if !cfg.Log.LogAppendTime {
-		if err := checkCreateTime(h, cfg, p.b.env.Wall().UnixMilli()); err != nil {
-			return nil, h, err
-		}
 	}
 	if !cfg.Recompress {
 		return records, h, nil
@@ -214,7 +224,10 @@ var targetCodec = map[string]record.Codec{
 }
 
 // checkCreateTime bounds the timestamps of a batch as its header has them; 'now' is wall time in ms.
-func checkCreateTime(h record.Header, cfg *Config, now int64) error {
+func checkCreateTime(h *record.Header, cfg *Config, now int64) error {
+	if cfg.Log.LogAppendTime {
+		return nil
+	}
 	const noTimestamp = -1
 	late := h.MaxTimestamp != noTimestamp && h.MaxTimestamp-now > cfg.Log.MessageTimestampAfterMaxMs
 	early := h.BaseTimestamp != noTimestamp && now-h.BaseTimestamp > cfg.Log.MessageTimestampBeforeMaxMs

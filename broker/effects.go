@@ -44,7 +44,7 @@ func (b *Broker) carryOut(p *partition, fx *effects) {
 		fx.acks[i].done(fx.acks[i].err)
 	}
 	for i := range fx.placed {
-		fx.placed[i].tell(fx.placed[i].a)
+		fx.placed[i].owner.placed(fx.placed[i].a)
 	}
 	fx.woken.complete()
 	if fx.fetchAgain {

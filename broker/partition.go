@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage"
+	"github.com/tidemark-log/tidemark/storage/record"
 )
 
 // partition is one partition that this broker leads.
@@ -97,13 +98,18 @@ func (p *partition) step(f func(*effects)) {
 // appendArgs is a validated batch and who is told of it.
 type appendArgs struct {
 	batch   []byte
-	records int64
+	header  record.Header // as it was produced
 	acks    int16
 	timeout time.Duration // of acks=all
-	// wait is called once, after the sync that the ack has to wait for, when there is one.
-	wait func(error)
+	owner   appendOwner
+}
+
+// appendOwner hears what append could not say.
+type appendOwner interface {
+	// synced is called once, after the sync that the ack has to wait for, when there is one.
+	synced(error)
 	// placed is called with the outcome of an append that was put off.
-	placed func(appended)
+	placed(appended)
 }
 
 // appended says where a batch went. Where the flush policy asks for a sync before the ack, waits is true.
@@ -133,18 +139,22 @@ func (p *partition) append(args *appendArgs) (a appended, putOff bool, woken wok
 }
 
 func (p *partition) appendLocked(fx *effects, args *appendArgs) appended {
-	a, waits, err := p.appendAndFlush(fx, args.batch, args.records, args.acks, args.timeout, args.wait)
+	a, waits, err := p.appendAndFlush(fx, args)
 	return appended{a, waits, err}
 }
 
-func (p *partition) appendAndFlush(fx *effects, batch []byte, records int64, acks int16, timeout time.Duration, wait func(error)) (a storage.Appended, waits bool, err error) {
+func (p *partition) appendAndFlush(fx *effects, args *appendArgs) (a storage.Appended, waits bool, err error) {
+	acks, cfg, now := args.acks, p.cfg.Load(), p.b.env.Wall().UnixMilli()
 	if !p.leads() {
 		return a, false, errNotLeader
 	}
 	if p.repl != nil && acks == -1 && !p.repl.leader.MayAppendAll() {
 		return a, false, errNotEnough
 	}
-	a, err = p.log.Append(batch, storage.AppendArgs{LeaderEpoch: p.epoch, Now: p.b.env.Wall().UnixMilli()})
+	if err := checkCreateTime(&args.header, cfg, now); err != nil {
+		return storage.Appended{LogStartOffset: -1}, false, err
+	}
+	a, err = p.log.Append(args.batch, storage.AppendArgs{LeaderEpoch: p.epoch, Now: now})
 	if err != nil {
 		var failed *storage.WriteError
 		if errors.As(err, &failed) {
@@ -156,11 +166,10 @@ func (p *partition) appendAndFlush(fx *effects, batch []byte, records int64, ack
 		}
 		return a, false, err
 	}
-	cfg := p.cfg.Load()
 	flushNow := a.Rolled
 	if !a.Duplicate {
 		p.appendedBytes += int64(a.Bytes)
-		p.sync.unflushed += records
+		p.sync.unflushed += int64(args.header.RecordCount)
 		if p.sync.unflushed >= cfg.Log.FlushMessages {
 			flushNow, waits = true, acks != 0
 		}
@@ -191,7 +200,7 @@ func (p *partition) appendAndFlush(fx *effects, batch []byte, records int64, ack
 	if p.repl != nil && acks == -1 {
 		// The high watermark says when: it counts what is synced, where the ack promises that.
 		if waits = p.repl.leader.AckOffset() <= a.LastOffset; waits {
-			p.waitCommitted(a.LastOffset+1, timeout, wait)
+			p.waitCommitted(a.LastOffset+1, args.timeout, args.owner.synced)
 		}
 		if flushNow {
 			p.flushLocked(fx)
@@ -203,7 +212,7 @@ func (p *partition) appendAndFlush(fx *effects, batch []byte, records int64, ack
 		waits = false
 	}
 	if waits {
-		p.sync.wait(a.LastOffset+1, wait)
+		p.sync.wait(a.LastOffset+1, args.owner.synced)
 	}
 	if flushNow {
 		p.flushLocked(fx)

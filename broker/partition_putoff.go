@@ -28,7 +28,7 @@ var errPutOffFull = &storage.ProtocolError{Code: codeRequestTimedOut, Name: "REQ
 // The batch is copied: it lies in a buffer that is received into again.
 func (p *partition) putOffLocked(args *appendArgs) (putOff bool, err error) {
 	cfg, q := p.cfg.Load(), &p.sync.putOff
-	asks := !cfg.FlushGroup && p.sync.inFlight != nil && p.sync.unflushed+args.records >= cfg.Log.FlushMessages
+	asks := !cfg.FlushGroup && p.sync.inFlight != nil && p.sync.unflushed+int64(args.header.RecordCount) >= cfg.Log.FlushMessages
 	if len(q.appends) == 0 && !asks || cfg.Faults.ShareSyncs {
 		return false, nil
 	}
@@ -46,14 +46,14 @@ func (p *partition) putOffLocked(args *appendArgs) (putOff bool, err error) {
 func (p *partition) appendPutOff(fx *effects) {
 	for p.sync.inFlight == nil && len(p.sync.putOff.appends) > 0 && fx.dirFailed == nil {
 		args := p.sync.putOff.pop()
-		fx.placed = append(fx.placed, placed{args.placed, p.appendLocked(fx, args)})
+		fx.placed = append(fx.placed, placed{args.owner, p.appendLocked(fx, args)})
 	}
 }
 
 // failPutOff answers what was put off and will not be written.
 func (p *partition) failPutOff(fx *effects, why error) {
 	for len(p.sync.putOff.appends) > 0 {
-		fx.placed = append(fx.placed, placed{p.sync.putOff.pop().placed, appended{err: why}})
+		fx.placed = append(fx.placed, placed{p.sync.putOff.pop().owner, appended{err: why}})
 	}
 }
 
@@ -69,6 +69,6 @@ func (q *putOffQueue) pop() *appendArgs {
 
 // placed is the outcome of an append that was put off, for its owner.
 type placed struct {
-	tell func(appended)
-	a    appended
+	owner appendOwner
+	a     appended
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-log/tidemark/storage"
+	"github.com/tidemark-log/tidemark/storage/record"
 )
 
 func TestWhatIsPutOffIsBounded(t *testing.T) {
@@ -15,7 +16,7 @@ func TestWhatIsPutOffIsBounded(t *testing.T) {
 	p.sync.inFlight = &storage.Flush{}
 	fill := func(size int) (n int, err error) {
 		for ; ; n++ {
-			putOff, err := p.putOffLocked(&appendArgs{batch: make([]byte, size), records: 1})
+			putOff, err := p.putOffLocked(&appendArgs{batch: make([]byte, size), header: record.Header{RecordCount: 1}})
 			if err != nil || !putOff {
 				return n, err
 			}

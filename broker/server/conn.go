@@ -117,7 +117,7 @@ func (c *conn) request(frame []byte) error {
 	if err != nil {
 		return err
 	}
-	q := &pending{key: h.key, version: h.version, correlationID: h.correlationID, cost: int64(len(frame)), began: time.Now()}
+	q := &pending{key: h.key, version: h.version, correlationID: h.correlationID, cost: int64(len(frame)), began: c.server.metrics.now()}
 	if !c.server.handler.Supports(h.key, h.version) {
 		return c.unsupported(h, q)
 	}

@@ -18,21 +18,25 @@ const keysMax = 256
 // metrics are the shell's own: requests and their latency by api. Series appear
 // when an api is first used, so there are no more than are served.
 type metrics struct {
+	start    time.Time
 	requests [keysMax]atomic.Int64
 	latency  *prometheus.HistogramVec
 	observer [keysMax]atomic.Pointer[prometheus.Observer]
 }
 
 func newMetrics() *metrics {
-	return &metrics{latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	return &metrics{start: time.Now(), latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "tidemark_request_seconds",
 		Help:    "From the last byte of a request received to its answer written, by api.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 2, 18), // 0.1 ms to 13 s: long polls too
 	}, []string{"api"})}
 }
 
+// now is the time since the start: half of what time.Now costs, which reads two clocks.
+func (m *metrics) now() time.Duration { return time.Since(m.start) }
+
 // answered notes requests whose answers were written at now.
-func (m *metrics) answered(batch []*pending, now time.Time) {
+func (m *metrics) answered(batch []*pending, now time.Duration) {
 	for _, q := range batch {
 		if q.key < 0 || q.key >= keysMax {
 			continue
@@ -44,7 +48,7 @@ func (m *metrics) answered(batch []*pending, now time.Time) {
 			o = &fresh
 			m.observer[q.key].Store(o)
 		}
-		(*o).Observe(now.Sub(q.began).Seconds())
+		(*o).Observe((now - q.began).Seconds())
 	}
 }
 

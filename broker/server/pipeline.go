@@ -16,8 +16,8 @@ type pending struct {
 	version       int16
 	correlationID int32
 	flexible      bool
-	cost          int64 // bytes: its frame's, for a fetch what it asks for, and once answered the answer's weight
-	began         time.Time
+	cost          int64         // bytes: its frame's, for a fetch what it asks for, and once answered the answer's weight
+	began         time.Duration // metrics.now
 	answered      bool
 	answer        broker.Answer
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"encoding/binary"
 	"errors"
-	"time"
 
 	"github.com/tidemark-log/tidemark/broker"
 )
@@ -38,7 +37,7 @@ func (c *conn) writeBatch(batch []*pending) error {
 			if err := c.flush(false); err != nil {
 				return err
 			}
-			c.server.metrics.answered(batch[first:i+1], time.Now())
+			c.server.metrics.answered(batch[first:i+1], c.server.metrics.now())
 			first = i + 1
 		}
 		if closing {
