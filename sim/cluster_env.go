@@ -147,6 +147,9 @@ func (e *clusterEnv) LogAppended(topic string, partition int32, batches []byte, 
 
 func (e *clusterEnv) LogChanged(topic string, partition int32, at broker.LogBounds) {
 	e.c.ghost.LogChanged(e.id, ghost.TP{Topic: topic, Partition: partition}, bounds(at), e.Wall().UnixMilli())
+	if at.LogStartOffset > 0 && e.c.cfg.rules.RetentionMs >= 0 {
+		e.c.trace.probe("segments deleted by retention")
+	}
 	e.say("%s-%d is [%d, %d), flushed to %d", topic, partition, at.LogStartOffset, at.LogEndOffset, at.FlushedOffset)
 }
 
