@@ -72,7 +72,7 @@ func startLoad(seeds []string, s *experiments.Scenario) (*load, error) {
 	}
 	var err error
 	if l.consumer, err = kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.MetadataMinAge(clientPause), kgo.RequestTimeoutOverhead(clientWait)); err != nil {
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.AlwaysRetryEOF(), kgo.MetadataMinAge(clientPause), kgo.RequestTimeoutOverhead(clientWait)); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -95,7 +95,8 @@ func startLoad(seeds []string, s *experiments.Scenario) (*load, error) {
 
 func newProducer(seeds []string, acks int16) (*kgo.Client, error) {
 	opts := []kgo.Opt{
-		kgo.SeedBrokers(seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RetryBackoffFn(func(int) time.Duration { return clientPause }),
+		// A connection closed right after its first request is no sign that SASL is missing here: its broker died.
+		kgo.AlwaysRetryEOF(), kgo.SeedBrokers(seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RetryBackoffFn(func(int) time.Duration { return clientPause }),
 		kgo.MetadataMinAge(clientPause), kgo.ProducerLinger(5 * time.Millisecond), kgo.MaxBufferedRecords(2 * inFlightMax),
 		kgo.ProduceRequestTimeout(clientWait), kgo.RequestTimeoutOverhead(clientWait),
 	}
