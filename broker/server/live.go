@@ -56,6 +56,7 @@ func Open(cfg broker.Config, log *slog.Logger) (*Live, error) {
 		cfg.ConnectionsMax = connections
 	}
 	disk := vfs.WithDescriptorCache(vfs.NewReal("", l.Counters), files)
+	disk.SideBySide = vfs.SideBySide
 	world := real.New(disk, log)
 	world.CountPeers(l.Counters)
 	if cfg.ZooKeeperConnect != "" {

@@ -92,6 +92,41 @@ func TestADescriptorWithUnsyncedWritesIsSyncedBeforeItIsClosed(t *testing.T) {
 	}
 }
 
+// Where only files with unsynced writes are left to close, several are synced side by side.
+func TestUnsyncedDescriptorsAreSyncedSideBySide(t *testing.T) {
+	syncs, rounds := 0, 0
+	c := WithDescriptorCache(WithHook(NewSim(nil), func(op Op) error {
+		if op.Kind == OpSync {
+			syncs++
+		}
+		return nil
+	}), 64)
+	c.SideBySide = func(work []func()) {
+		rounds++
+		for _, f := range work {
+			f()
+		}
+	}
+	var files []File
+	for i := range 200 {
+		f := open(t, c, fmt.Sprint(i), Create)
+		put(t, f, "x", 0)
+		files = append(files, f)
+		if n := c.descriptors(); n > 64 || n != len(c.open) {
+			t.Fatalf("%d open, 64 are allowed, %d are counted", n, len(c.open))
+		}
+	}
+	if syncs < 200-64 || rounds*4 > syncs {
+		t.Errorf("%d syncs in %d rounds", syncs, rounds)
+	}
+	for _, f := range files {
+		closeAll(t, f)
+	}
+	if len(c.open)+len(c.live) != 0 {
+		t.Error("closed files are remembered")
+	}
+}
+
 // The sync that lets a descriptor go is asked for by nobody: its failure is told to
 // whoever writes or syncs the file next, for good, since the kernel tells it once.
 func TestAFailedSyncBeforeClosingIsToldLater(t *testing.T) {

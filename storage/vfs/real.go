@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -385,4 +386,13 @@ func pathError(op, name string, err error) error {
 		err = fmt.Errorf("%w (%w)", ErrTooManyOpen, err)
 	}
 	return &iofs.PathError{Op: op, Path: name, Err: err}
+}
+
+// SideBySide runs each of work in a goroutine of its own and waits for all.
+func SideBySide(work []func()) {
+	var all sync.WaitGroup
+	for _, f := range work {
+		all.Go(f)
+	}
+	all.Wait()
 }
