@@ -112,7 +112,10 @@ func (b *Broker) openHeld(done func(error)) {
 			b.held[name] = p
 		}
 	}
-	b.openAll(parts, func() { done(nil) })
+	b.openAll(parts, func() {
+		b.settleAll(parts)
+		done(nil)
+	})
 }
 
 // replicaOf gives the partition that a command speaks of, and whether its log is still to be opened. A

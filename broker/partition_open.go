@@ -119,3 +119,38 @@ func (p *partition) flushRecovered() {
 		}
 	})
 }
+
+// settlesInFlightMax leaves most of the environment's syncs to others.
+const settlesInFlightMax = 8
+
+// settleAll has the logs that a killed process left settled while the broker waits for
+// its registration: a change that comes earlier settles its log itself.
+func (b *Broker) settleAll(parts []*partition) {
+	var next atomic.Int64
+	var step func()
+	step = func() {
+		for i := next.Add(1) - 1; i < int64(len(parts)); i = next.Add(1) - 1 {
+			if parts[i].settle() {
+				parts[i].whenIdle(step)
+				return
+			}
+		}
+	}
+	for range min(len(parts), settlesInFlightMax) {
+		step()
+	}
+}
+
+// settle begins the sync that the first change of the log would need; false when there is none to do.
+func (p *partition) settle() (begun bool) {
+	p.step(func(fx *effects) {
+		if p.usable() != nil || p.sync.inFlight != nil {
+			return
+		}
+		if f := p.log.BeginSettling(); f != nil {
+			p.sync.inFlight, begun = f, true
+			fx.sync, fx.syncBytes = f, p.appendedBytes
+		}
+	})
+	return begun
+}

@@ -406,6 +406,9 @@ func (l *btreeLog) BeginFlush() *Flush {
 	return f
 }
 
+// BeginSettling has nothing to do: opening the tree has settled it.
+func (l *btreeLog) BeginSettling() *Flush { return nil }
+
 // EndFlush takes note of the outcome.
 func (l *btreeLog) EndFlush(f *Flush, err error) {
 	l.flushesOpen--

@@ -61,6 +61,10 @@ type Log interface {
 	// order of the BeginFlush calls; after an error the log accepts no append.
 	BeginFlush() *Flush
 	EndFlush(f *Flush, err error)
+	// BeginSettling gives the sync that the first change of a log which a killed process left
+	// would do, as a Flush that makes nothing else durable; nil when there is none to do. Who
+	// opens many logs has it done before the changes come, which then do not wait for it one by one.
+	BeginSettling() *Flush
 
 	// Truncate removes everything at offset and above, and the batch that spans it.
 	// Live regions keep their bytes. Leader epochs that have no batch below offset go,

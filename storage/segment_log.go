@@ -223,6 +223,17 @@ func (l *segmentLog) settle() error {
 	return nil
 }
 
+// BeginSettling is the sync of settle. What Dir.fit lowered one write settles for all partitions.
+func (l *segmentLog) BeginSettling() *Flush {
+	if l.foreignNames <= l.namesDurable || l.writable() != nil {
+		return nil
+	}
+	return &Flush{
+		UpTo: l.flushed.Load(), Steps: []vfs.Syncer{vfs.DirSyncer(l.fs, l.path)},
+		parts: flushedParts{names: l.names, cuts: l.cuts},
+	}
+}
+
 var errClosed = errors.New("log is closed")
 
 // Close writes what a clean shutdown leaves: whole indexes, the last time index
