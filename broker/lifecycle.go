@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemark-log/tidemark/broker/env"
 	"github.com/tidemark-log/tidemark/storage"
+	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
 // Start opens the log directories, loads the metadata, recovers the partitions,
@@ -98,6 +99,17 @@ func (b *Broker) closeDirs(clean bool) error {
 		}
 	}
 	return first
+}
+
+// closeLogs closes all logs as a clean shutdown does, side by side. What fails keeps its directory's mark away.
+func (b *Broker) closeLogs(done func()) {
+	var steps []vfs.Syncer
+	for _, d := range b.dirs {
+		if d.store != nil {
+			steps = append(steps, d.store.Closing()...)
+		}
+	}
+	b.sideBySide(len(steps), func(i int) vfs.Syncer { return steps[i] }, func(int, error) {}, done)
 }
 
 // load brings what the cluster knows into force, and gives the topics with their
@@ -254,11 +266,13 @@ func (b *Broker) stopIdle(parts []*partition, failed *firstError, done func(erro
 			if err != nil {
 				failed.set(err)
 			}
-			if err := b.closeDirs(true); err != nil {
-				failed.set(err)
-			}
-			b.state.Store(stateStopped)
-			done(failed.get())
+			b.closeLogs(func() {
+				if err := b.closeDirs(true); err != nil {
+					failed.set(err)
+				}
+				b.state.Store(stateStopped)
+				done(failed.get())
+			})
 		})
 	})
 	for _, p := range parts {
