@@ -19,8 +19,9 @@ const (
 )
 
 const (
-	// fetchPartitionsMax bounds the partitions of one request; the fetcher goes round.
-	fetchPartitionsMax = 2000
+	// fetchPartitionsMax bounds the partitions of one request; the fetcher goes round, and then asks
+	// without a pause. So it is more than one broker leads as a rule: a request of so many has about a megabyte.
+	fetchPartitionsMax = 20_000
 	// askTimeoutSlack is how much longer than its wait at the leader a fetch may take.
 	askTimeoutSlack = 10 * time.Second
 )
