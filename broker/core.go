@@ -31,15 +31,16 @@ type Broker struct {
 	cluster   cluster
 
 	// Of a replicated cluster; member is nil in a cluster of one.
-	rules    rules.Rules
-	member   *member
-	held     replicas
-	fetchers fetchers
-	peers    peers
-	gaveAway atomic.Bool // GiveAway was called
-	awaited  awaitedMetadata
-	notices  isrNotices
-	timers   timers
+	rules     rules.Rules
+	member    *member
+	held      replicas
+	fetchers  fetchers
+	peers     peers
+	gaveAway  atomic.Bool // GiveAway was called
+	awaited   awaitedMetadata
+	notices   isrNotices
+	isrWrites isrWrites
+	timers    timers
 }
 
 // The states of an incarnation, in order.

@@ -8,28 +8,55 @@ import (
 	"github.com/tidemark-log/tidemark/broker/coord"
 )
 
-// writeStates writes partition states, each on its own, and reports them together.
+// statesPerWrite bounds how many states one transaction writes.
+const statesPerWrite = 128
+
+// writeStates writes partition states, and reports them together.
 func (d *driver) writeStates(e controller.WriteStates) {
 	results := make([]controller.StateWritten, len(e.Writes))
-	end := newCountdown(len(e.Writes), func() { d.step(controller.StatesWritten{Results: results}) })
-	for i := range e.Writes {
-		w, r := &e.Writes[i], &results[i]
-		r.Partition = w.Partition
-		var own []coord.Op
-		for _, j := range w.Join {
-			own = append(own, coord.CheckOp(coord.BrokerEpochPath(j.Broker), int32(j.Epoch)))
-		}
-		own = append(own, coord.SetOp(coord.PartitionStatePath(w.Partition.Topic, w.Partition.Partition), encodeState(&w.State), w.Version))
-		ops, checked := guarded(e.EpochVersion, own...)
-		d.s.client.Multi(ops, func(done []coord.Result, err error) {
-			if r.Outcome = outcome(checked, done, err); err == nil {
-				r.Version = done[len(done)-1].Stat.Version
-			}
-			end.done()
-		})
+	for i := range results {
+		results[i].Partition = e.Writes[i].Partition
+	}
+	end := newCountdown((len(results)+statesPerWrite-1)/statesPerWrite, func() { d.step(controller.StatesWritten{Results: results}) })
+	for at := 0; at < len(results); at += statesPerWrite {
+		upTo := min(at+statesPerWrite, len(results))
+		d.writeTogether(e.EpochVersion, e.Writes[at:upTo], results[at:upTo], end.done)
 	}
 	// Nobody is called back inside the calls above, so this is not the last.
 	d.b.env.After(0, end.done)
+}
+
+// writeTogether writes states in one transaction. Where one of them, or a broker that it takes in, is not
+// as the controller believes, nothing was written, and each is tried on its own.
+func (d *driver) writeTogether(epochVersion int32, writes []controller.StateWrite, results []controller.StateWritten, done func()) {
+	var own []coord.Op
+	sets := make([]int, len(writes)) // where in own the state's set is
+	for i := range writes {
+		w := &writes[i]
+		for _, j := range w.Join {
+			own = append(own, coord.CheckOp(coord.BrokerEpochPath(j.Broker), int32(j.Epoch)))
+		}
+		sets[i] = len(own)
+		own = append(own, coord.SetOp(coord.PartitionStatePath(w.Partition.Topic, w.Partition.Partition), encodeState(&w.State), w.Version))
+	}
+	ops, checked := guarded(epochVersion, own...)
+	d.s.client.Multi(ops, func(written []coord.Result, err error) {
+		o := outcome(checked, written, err)
+		if len(writes) > 1 && (o == controller.Conflict || errors.Is(err, coord.ErrTooLarge)) {
+			end := newCountdown(len(writes), done)
+			for i := range writes {
+				d.writeTogether(epochVersion, writes[i:i+1], results[i:i+1], end.done)
+			}
+			end.done()
+			return
+		}
+		for i := range results {
+			if results[i].Outcome = o; err == nil {
+				results[i].Version = written[len(written)-len(own)+sets[i]].Stat.Version
+			}
+		}
+		done()
+	})
 }
 
 // createStates makes the states of a new topic's partitions. Their parent is made

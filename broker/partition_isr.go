@@ -10,46 +10,6 @@ import (
 	"github.com/tidemark-log/tidemark/broker/replica"
 )
 
-// proposeISR writes the ISR that the leader of p wants, if nobody has changed the state
-// since (C5), and the joiner is still the incarnation that caught up (C3).
-func (b *Broker) proposeISR(p *partition, pr *replica.Proposal) {
-	client := b.cluster.client()
-	path := coord.PartitionStatePath(p.topic, p.index)
-	state := coord.PartitionState{
-		ControllerEpoch: p.controllerEpoch(), Leader: b.static.BrokerID, LeaderEpoch: pr.LeaderEpoch,
-		ISR: pr.ISR, ELR: pr.ELR, LastLeader: coord.NoBroker, // while somebody leads: what the controller would write
-	}
-	ops := []coord.Op{coord.SetOp(path, state.Encode(), pr.PartitionEpoch)}
-	checks := 0
-	if pr.Joiner >= 0 {
-		ops = append([]coord.Op{coord.CheckOp(coord.BrokerIDPath(pr.Joiner), coord.AnyVersion)}, ops...)
-		checks++
-		if pr.JoinerEpoch >= 0 {
-			ops = append([]coord.Op{coord.CheckOp(coord.BrokerEpochPath(pr.Joiner), int32(pr.JoinerEpoch))}, ops...)
-			checks++
-		}
-	}
-	client.Multi(ops, func(results []coord.Result, err error) {
-		p.step(func(fx *effects) {
-			if p.usable() != nil {
-				return
-			}
-			l := p.repl.leader
-			switch joiner := failedAmong(results, checks); {
-			case err == nil:
-				p.led(fx, l.Accepted(pr.Seq, results[len(results)-1].Stat.Version))
-				p.tellISR()
-			case joiner:
-				p.led(fx, l.JoinerGone(pr.Seq))
-			case errors.Is(err, coord.ErrBadVersion), errors.Is(err, coord.ErrNoNode):
-				p.led(fx, l.Refused(pr.Seq))
-			default:
-				p.led(fx, l.Unknown(pr.Seq))
-			}
-		})
-	})
-}
-
 // failedAmong is true when one of the first n operations is what made a transaction fail.
 func failedAmong(results []coord.Result, n int) bool {
 	for i := range results[:min(n, len(results))] {

@@ -47,7 +47,7 @@ type Config struct {
 	// partitions are left to their leaders. 0: every partition goes back.
 	ImbalancePercent int
 
-	WritesInFlightMax       int           // 0: 64
+	WritesInFlightMax       int           // 0: 512
 	CreatesPerWriteMax      int           // states that one CreateStates has; 0: 500
 	PartitionsPerTopicWrite int           // states in one WriteTopic; 0: 200
 	PartitionsPerCommandMax int           // 0: 5000. A full LeaderAndISR is exempt: it must be complete
@@ -61,7 +61,7 @@ func (c *Config) setDefaults() {
 		}
 	}
 	def(&c.ReplacementsMax, 200)
-	def(&c.WritesInFlightMax, 64)
+	def(&c.WritesInFlightMax, 512)
 	def(&c.CreatesPerWriteMax, 500)
 	def(&c.PartitionsPerTopicWrite, 200)
 	def(&c.PartitionsPerCommandMax, 5000)
