@@ -21,7 +21,7 @@ func init() { commands = append(commands, benchCommand) }
 
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "One-off load on a running broker, and the broker against the machine's ceiling"}
-	cmd.AddCommand(benchProduceCommand(), benchConsumeCommand(), benchLatencyCommand(), benchSweepCommand(), benchCeilingCommand())
+	cmd.AddCommand(benchProduceCommand(), benchConsumeCommand(), benchLatencyCommand(), benchSweepCommand(), benchCeilingCommand(), benchPartitionsCommand())
 	return cmd
 }
 

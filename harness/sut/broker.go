@@ -19,6 +19,8 @@ type BrokerSpec struct {
 	Overrides map[string]string
 	Cgroup    *Cgroup
 	Log       string // as in ProcessSpec
+
+	Descriptors int // as in ProcessSpec
 }
 
 // Broker is a broker under test: a data directory, and the process that serves
@@ -79,6 +81,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	var err error
 	b.proc, err = Start(ctx, ProcessSpec{
 		Path: b.spec.Binary, Args: args, Ready: func(line string) bool { return readyLine.MatchString(line) }, Cgroup: b.spec.Cgroup, Log: b.spec.Log,
+		Descriptors: b.spec.Descriptors,
 	})
 	if err != nil {
 		return err

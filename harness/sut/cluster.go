@@ -29,6 +29,8 @@ type ClusterSpec struct {
 	ZooKeeper string
 	// InMemory keeps nothing of the embedded ZooKeeper on disk.
 	InMemory bool
+	// Descriptors is how many files each broker may have open; 0: as many as this process.
+	Descriptors int
 }
 
 // Cluster is a started cluster.
@@ -124,7 +126,7 @@ func (s *ClusterSpec) broker(id int, zookeeper string) BrokerSpec {
 		maps.Copy(settings, s.Per(id))
 	}
 	dir := filepath.Join(s.Dir, "broker-"+strconv.Itoa(id))
-	return BrokerSpec{Binary: s.Binary, Dir: dir, Overrides: settings, Log: filepath.Join(dir, "log")}
+	return BrokerSpec{Binary: s.Binary, Dir: dir, Overrides: settings, Log: filepath.Join(dir, "log"), Descriptors: s.Descriptors}
 }
 
 // Bootstrap is where clients connect first: every broker's address, with commas.

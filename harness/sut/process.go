@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,6 +29,8 @@ type ProcessSpec struct {
 	Cgroup      *Cgroup // nil: this process's own
 	// Log is a file that gets all that the process prints to standard error, after what is there; empty: only the end is kept.
 	Log string
+	// Descriptors is how many files it may have open, and may not raise; 0: as this process.
+	Descriptors int
 }
 
 // Process is a started process.
@@ -44,6 +47,9 @@ type Process struct {
 // ends, and when this process dies.
 func Start(ctx context.Context, s ProcessSpec) (*Process, error) {
 	path, args := s.Path, s.Args
+	if s.Descriptors > 0 { // soft and hard: Go's runtime raises the soft limit
+		path, args = "/bin/sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(s.Descriptors), path}, args...)
+	}
 	if s.Cgroup != nil {
 		path, args = s.Cgroup.wrap(path, args)
 	}

@@ -220,6 +220,10 @@ func notServed(ctx context.Context, adm *kadm.Client, name string) (string, erro
 
 // until asks again and again until nothing is missing; the error of a wait that ended too early says what was.
 func until(ctx context.Context, missing func() (string, error)) error {
+	return untilEvery(ctx, clusterPoll, missing)
+}
+
+func untilEvery(ctx context.Context, pause time.Duration, missing func() (string, error)) error {
 	last := ""
 	for {
 		what, err := missing()
@@ -232,7 +236,7 @@ func until(ctx context.Context, missing func() (string, error)) error {
 		if ctx.Err() == nil {
 			last = what
 		}
-		timer := time.NewTimer(clusterPoll)
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
