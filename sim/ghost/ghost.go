@@ -203,6 +203,8 @@ type replica struct {
 	// lossy: a lossy restart took something that it had, committed by then or not (its leader may
 	// have counted it and commit it later), and it has not reached TRUEHW again under a leader.
 	lossy bool
+	// unmended: since a lossy restart it has not been in the ISR as a registered broker, in however many lives.
+	unmended bool
 }
 
 func (p *partition) end() int64 {

@@ -384,6 +384,26 @@ func TestAPowerCutIsRememberedOverALifeThatDiesWhileItStarts(t *testing.T) {
 	}
 }
 
+// TestAPowerCutIsRememberedUntilTheReplicaIsInTheISR: it took nothing committed, but the controller
+// cannot know that and has it in no ELR, whatever lives of it come between.
+func TestAPowerCutIsRememberedUntilTheReplicaIsInTheISR(t *testing.T) {
+	c := fresh(strict)
+	c.committed(2)
+	c.restart(3, true, 2)
+	c.state(1, 0, []int32{1, 2}, nil)
+	c.Registered(3, true)
+	c.restart(3, false, 2)
+	if n := c.Outstanding(1); n != 1 {
+		t.Errorf("%d lossy restarts outstanding, want 1", n)
+	}
+	c.Registered(3, true)
+	c.state(1, 0, []int32{1, 2, 3}, nil)
+	if n := c.Outstanding(1); n != 0 {
+		t.Errorf("%d lossy restarts outstanding once it is in the ISR, want 0", n)
+	}
+	c.want(t, "")
+}
+
 // TestWhatALossyRestartTookMayBeCommittedAfterwards: its leader had counted it. From the ELR
 // the controller has to take it out, in the ISR it must not be.
 func TestWhatALossyRestartTookMayBeCommittedAfterwards(t *testing.T) {

@@ -194,7 +194,7 @@ func (s *State) Outstanding(id int32) int {
 		}
 		n := 0
 		for _, r := range p.replicas {
-			if r.b.id != id && (r.lossy || r.b.lost || r.b.lossy && r.b.running && !r.b.registered || r.here && r.b.lossy && !slices.Contains(p.state.ISR, r.b.id)) {
+			if r.b.id != id && (r.lossy || r.unmended || r.b.lost || r.b.lossy && r.b.running && !r.b.registered || r.here && r.b.lossy && !slices.Contains(p.state.ISR, r.b.id)) {
 				n++
 			}
 		}

@@ -22,6 +22,11 @@ func (s *State) Started(id int32) {
 			b.lossy = b.lossy || r.unsure // the life before died while it started
 		}
 	}
+	for _, p := range s.sorted {
+		if r := p.replica(id); b.lossy && (r.here || slices.Contains(p.state.Replicas, id)) {
+			r.unmended = true
+		}
+	}
 }
 
 // Stopped: the process is gone. lossy: with a power cut, so what was not synced may be.
@@ -261,6 +266,11 @@ func (s *State) StateWritten(tp TP, n StateNode, controllerEpoch int32) {
 			}
 		} else if n.Leader >= 0 && !slices.Contains(old.ISR, n.Leader) {
 			s.probe("election from the ELR", 1)
+		}
+	}
+	for _, id := range n.ISR {
+		if r := p.replica(id); r.fit() {
+			r.unmended = false
 		}
 	}
 	if !slices.Equal(n.ISR, old.ISR) {
