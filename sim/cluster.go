@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -34,11 +35,13 @@ type Cluster struct {
 	without []int // drawn faults, by number, that do not happen
 	only    []int // unless nil, those that happen
 	struck  []*Drawn
-	cuts    []cut // partitions that are now
+	changes []func() // that wait for the state of a partition to change
+	cuts    []cut    // partitions that are now
 	holds   []*hold
 
-	bug    bool   // the story is played without its rules
-	broken string // the first invariant that broke on the way to the one that is waited for
+	breaks   []string // invariants of which one is waited for, over other broken ones; none: the first ends the run
+	broken   string   // what broke first on the way there
+	onTheWay []string // all of that, by name
 }
 
 // coordEnd is the coordination service's place in the network.
@@ -56,10 +59,18 @@ func newCluster(seed uint64, o Options) *Cluster {
 		c.cfg.producers[i].batches = o.Batches[i]
 	}
 	if o.Scenario != nil {
-		c.story, c.bug = &story{Scenario: o.Scenario}, o.Bug
+		c.story = &story{Scenario: o.Scenario}
 		if err := c.cfg.applyScenario(o.Scenario, o.Bug); err != nil {
 			c.violated("the scenario cannot be played: %v", err)
 		}
+	}
+	if o.Entry != nil {
+		if err := c.cfg.applyVector(o.Entry, o.Bug); err != nil {
+			c.violated("the entry's vector is refused: %v", err)
+		}
+	}
+	if waits := cmp.Or(o.Scenario, o.Entry); waits != nil && o.Bug {
+		c.breaks = waits.Breaks
 	}
 	c.net = newNetwork(&c.base, 1+c.cfg.brokers+clientsMax)
 	c.net.high, c.net.spikes, c.net.spikeMax = c.cfg.latencyMax, c.cfg.spikes, c.cfg.spikeMax

@@ -25,6 +25,7 @@ type clusterConfig struct {
 	consumers  int
 	oneRecord  bool            // in every batch
 	readers    int             // beside the consumers: those that read from followers too
+	endsAsked  int             // one in so many questions of a consumer is for the end offset
 	assignment []int32         // of every partition; none: as the controller places it
 	skews      []time.Duration // of each broker's wall clock
 	drifts     []float64
@@ -38,7 +39,11 @@ type clusterConfig struct {
 	spikeMax       time.Duration
 
 	faults     clusterFaults
+	weights    []int // of the kinds of faults, see kindsOf
 	faultEvery time.Duration
+	// lateMessage is which of lateMessages is late most often.
+	lateMessage int
+	reacts      bool // some faults wait for an election or a change of an ISR, and come right after it
 	// envelope is how many lossy faults are allowed: E0 none, E1 min.insync.replicas−1 that
 	// are not re-replicated, E2 any number (the flush policy promises durability).
 	envelope int
@@ -46,7 +51,7 @@ type clusterConfig struct {
 
 // clusterFaults says which there are at all.
 type clusterFaults struct {
-	kill, power, swap, stop, pause, partition, oneWay, slowLink, lostConns, expire, away, ioErrors, clockJump, bounce, move bool
+	kill, power, swap, stop, pause, partition, oneWay, slowLink, lostConns, expire, away, ioErrors, clockJump, bounce, move, reassign, late, together bool
 }
 
 func drawCluster(rng *rand.Rand, o Options) clusterConfig {
@@ -61,13 +66,13 @@ func drawCluster(rng *rand.Rand, o Options) clusterConfig {
 		latencyMax:     pick(rng, time.Millisecond, 3*time.Millisecond, 30*time.Millisecond),
 		spikes:         pick(rng, 0, 100, 20),
 		spikeMax:       pick(rng, 50*time.Millisecond, time.Second),
-		faultEvery:     pick(rng, 2*time.Second, 4*time.Second, 8*time.Second),
+		faultEvery:     pick(rng, 600*time.Millisecond, 2*time.Second, 4*time.Second, 8*time.Second),
 		consumers:      1 + rng.IntN(2),
 	}
 	c.replicas = int16(min(c.brokers, pick(rng, 3, 3, 3, 2)))
-	on := func() bool { return rng.IntN(2) == 0 }
-	f := &c.faults
-	*f = clusterFaults{kill: true, power: on(), swap: on(), stop: on(), pause: on(), partition: on(), oneWay: on(), slowLink: on(), lostConns: on(), expire: on(), away: on(), ioErrors: rng.IntN(4) == 0, clockJump: on(), bounce: on(), move: on()}
+	c.faults.drawKinds(rng)
+	c.weights, c.lateMessage = drawWeights(rng), rng.IntN(len(lateMessages))
+	c.reacts = rng.IntN(2) == 0
 	for range c.brokers {
 		c.skews = append(c.skews, time.Duration(rng.IntN(2000)-1000)*time.Millisecond)
 		c.drifts = append(c.drifts, pick(rng, 0, 0, 0.0005, -0.0005, 0.01))
@@ -80,6 +85,10 @@ func drawCluster(rng *rand.Rand, o Options) clusterConfig {
 	}
 	c.producers[0].acks, c.producers[0].retries = -1, true
 	c.drawBroker(rng)
+	if c.broker.ReadFrom == broker.ReadFollower {
+		c.readers = 1 + rng.IntN(2)
+	}
+	c.endsAsked = pick(rng, 30, 5)
 	c.broker.RulesOff = o.RulesOff
 	return c
 }
@@ -88,6 +97,7 @@ func drawClusterProducer(rng *rand.Rand) producerConfig {
 	p := drawProducer(rng)
 	p.batches = 150 + rng.IntN(400)
 	p.every = pick(rng, 20*time.Millisecond, 60*time.Millisecond, 100*time.Millisecond)
+	p.rests = pick(rng, 0, 0, 10, 40)
 	return p
 }
 
@@ -101,8 +111,8 @@ func (c *clusterConfig) drawBroker(rng *rand.Rand) {
 	b.MinISR = min(int32(c.replicas), pick(rng, int32(2), 2, 2, 1))
 	b.ZooKeeperSessionTimeout = pick(rng, 4*time.Second, 6*time.Second, 12*time.Second)
 	b.ZooKeeperConnectTimeout = 24 * time.Hour // a start waits as long as it takes
-	b.ReplicaLagMax = pick(rng, time.Second, 3*time.Second, 10*time.Second)
-	b.ReplicaFetchWait = pick(rng, 20*time.Millisecond, 100*time.Millisecond, 500*time.Millisecond)
+	b.ReplicaLagMax = pick(rng, time.Second, 3*time.Second, 10*time.Second, 30*time.Second)
+	b.ReplicaFetchWait = pick(rng, 20*time.Millisecond, 100*time.Millisecond, 500*time.Millisecond, 3*time.Second)
 	b.ReplicaFetchBackoff = pick(rng, 20*time.Millisecond, 200*time.Millisecond)
 	b.ReplicaFetchBytes = pick(rng, 1024, 8<<10, 1<<20)
 	b.AutoRebalance = rng.IntN(2) == 0
@@ -119,15 +129,13 @@ func (c *clusterConfig) drawBroker(rng *rand.Rand) {
 	b.StartCheckpoint = b.CheckpointInterval
 	b.Validate = pick(rng, record.LevelBatch, record.LevelRecords)
 	l.RetentionMs, l.RetentionBytes = -1, -1
+	b.ReadFrom = pick(rng, broker.ReadLeader, broker.ReadLeader, broker.ReadFollower)
 	c.broker = b
 	c.rules = ghost.Rules{
 		MinISR: int(b.MinISR), FlushBeforeAck: b.FlushGroup || l.FlushMessages == 1,
 		RetentionMs: l.RetentionMs, RetentionBytes: l.RetentionBytes, Balanced: b.AutoRebalance,
 	}
-	c.envelope = 1
-	if c.rules.FlushBeforeAck && b.MinISR > 1 {
-		c.envelope = 2
-	}
+	c.envelope = envelopeOf(c.rules)
 }
 
 func (c *clusterConfig) String() string {
@@ -135,15 +143,13 @@ func (c *clusterConfig) String() string {
 	s := fmt.Sprintf("%d brokers, %d partitions × %d replicas, min ISR %d, lag max %v, session %v, fetch wait %v, flush every %s messages, group %v, segment %d B, checkpoint every %v, rebalance %v every %v; latency up to %v, 1 in %d up to %v; request timeout %v; %d consumers; envelope E%d; faults every %v:",
 		c.brokers, c.partitions, c.replicas, b.MinISR, b.ReplicaLagMax, b.ZooKeeperSessionTimeout, b.ReplicaFetchWait, limit(b.Log.FlushMessages), b.FlushGroup, b.Log.SegmentBytes, b.CheckpointInterval, b.AutoRebalance, b.RebalanceCheck,
 		c.latencyMax, c.spikes, c.spikeMax, c.requestTimeout, c.consumers, c.envelope, c.faultEvery)
-	f := &c.faults
-	for _, k := range []struct {
-		on   bool
-		name string
-	}{{f.kill, " kill"}, {f.power, " power"}, {f.swap, " swap"}, {f.stop, " stop"}, {f.pause, " pause"}, {f.partition, " partition"}, {f.oneWay, " one-way"}, {f.slowLink, " slow"}, {f.lostConns, " connections"}, {f.expire, " expire"}, {f.away, " away"}, {f.ioErrors, " I/O"}, {f.clockJump, " clock"}, {f.bounce, " bounce"}, {f.move, " move"}} {
-		if k.on {
-			s += k.name
+	faults := c.faults
+	for _, k := range kindsOf(&faults) {
+		if *k.on && k.name != "kill soon" {
+			s += " " + k.name
 		}
 	}
+	s += fmt.Sprintf(" (reacts: %v)", c.reacts)
 	for i, p := range c.producers {
 		s += fmt.Sprintf("; producer %d: acks=%d idempotent=%v retries=%v in flight %d, %d batches", i, p.acks, p.idempotent, p.retries, p.inFlightMax, p.batches)
 	}

@@ -58,7 +58,7 @@ func (l *consumerLane) next() {
 		l.validate()
 	case l.anyReplica && l.c.chance(10):
 		l.again() // to another replica
-	case l.c.chance(30) && !l.anyReplica:
+	case l.c.chance(l.c.cfg.endsAsked) && !l.anyReplica:
 		l.listEnd()
 	default:
 		l.fetch()

@@ -147,6 +147,9 @@ func (c *Cluster) faultPause(n *node) bool {
 
 // otherEnd draws what a broker is cut off from: another broker, the coordination service, or a client.
 func (c *Cluster) otherEnd(n *node) end {
+	if c.chance(2) {
+		return c.roleEnd(n)
+	}
 	for {
 		e := end(c.rng.IntN(1 + len(c.nodes) + c.clients))
 		if e != n.end {

@@ -18,9 +18,13 @@ type hold struct {
 	from, to end
 	key      int16 // of the API; holdWrite, holdRead: a call of the coordination service
 	answer   bool
+	left     int           // so many more are held, and what comes then passes
 	lost     []func()      // of each held: it will not come
 	held     []heldMessage // bounded by what brokers have in flight
 }
+
+// heldMax is how many messages a hold holds at most: more than brokers have in flight.
+const heldMax = 1 << 20
 
 // holdWrite and holdRead stand where the key of an API would.
 const (
@@ -47,10 +51,16 @@ func parseMessage(text string) (key int16, answer bool, err error) {
 
 // hold begins to hold messages from one end to another. An answer's way is from who answers.
 func (c *Cluster) hold(from, to end, message string, lasts time.Duration) {
-	key, answer, _ := parseMessage(message)
-	h := &hold{from: from, to: to, key: key, answer: answer}
-	c.holds = append(c.holds, h)
+	h := c.holdFor(from, to, message)
 	c.after(nil, lasts, func() { c.release(h) })
+}
+
+// holdFor begins to hold until somebody releases it.
+func (c *Cluster) holdFor(from, to end, message string) *hold {
+	key, answer, _ := parseMessage(message)
+	h := &hold{from: from, to: to, key: key, answer: answer, left: heldMax}
+	c.holds = append(c.holds, h)
+	return h
 }
 
 // release lets go what h holds.
@@ -78,12 +88,16 @@ func (c *Cluster) releaseAll(message string) {
 // lose breaks the connections of all that is held: who waits hears that, and not what came of it.
 func (c *Cluster) lose() {
 	for _, h := range c.holds {
-		for i, f := range h.lost {
-			c.after(h.held[i].owner, c.net.low, f)
-		}
-		h.held, h.lost = nil, nil
+		c.loseOf(h)
 	}
 	c.releaseAll("")
+}
+
+func (c *Cluster) loseOf(h *hold) {
+	for i, f := range h.lost {
+		c.after(h.held[i].owner, c.net.low, f)
+	}
+	h.held, h.lost = nil, nil
 }
 
 // held says whether something of that kind waits.
@@ -95,7 +109,8 @@ func (c *Cluster) held(message string) bool {
 // pass lets f happen for owner now, or when a message of this kind is let go.
 func (c *Cluster) pass(from, to end, key int16, answer bool, owner *process, f, lost func()) {
 	for _, h := range c.holds {
-		if h.from == from && h.to == to && h.key == key && h.answer == answer {
+		if h.from == from && h.to == to && h.key == key && h.answer == answer && h.left > 0 {
+			h.left--
 			c.trace.probe("message held")
 			c.trace.say(c.now, "a message from %d to %d is held (API %d, answer %v)", int(from), int(to), key, answer)
 			h.held, h.lost = append(h.held, heldMessage{owner, f}), append(h.lost, lost)

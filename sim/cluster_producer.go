@@ -51,7 +51,11 @@ func (p *clusterProducer) produce() {
 		}
 	}
 	if p.left > 0 {
-		p.c.after(&p.process, p.c.between(0, 3*p.cfg.every), p.produce)
+		wait := p.c.between(0, 3*p.cfg.every)
+		if p.cfg.rests > 0 && p.c.chance(p.cfg.rests) {
+			wait += p.c.between(0, 5*time.Second)
+		}
+		p.c.after(&p.process, wait, p.produce)
 	}
 }
 

@@ -21,7 +21,7 @@ var storySettings = map[string]string{
 // calm takes the chances out of a story's world that would only make it longer.
 func (c *clusterConfig) calm() {
 	c.requestTimeout, c.pollPause = 1500*time.Millisecond, 50*time.Millisecond
-	c.syncMax = time.Millisecond
+	c.syncMax, c.endsAsked = time.Millisecond, 30
 	c.coord.Servers, c.coord.Lag = 1, time.Millisecond
 }
 
@@ -40,29 +40,32 @@ func (c *Cluster) told() bool {
 	return c.now > s.last+storyRest
 }
 
-// tolerates says that a story goes on though an invariant is broken: played without its
-// rules, until the one breaks that it names.
+// tolerates says that a run without some rules goes on though an invariant is broken, until
+// one breaks that it waits for.
 func (c *Cluster) tolerates(text string) bool {
-	if !c.bug || c.story == nil || len(c.story.Breaks) == 0 {
+	name := invariantOf(text)
+	if len(c.breaks) == 0 || slices.Contains(c.breaks, name) || len(name) < 2 || name[0] != 'S' || name[1] < '0' || name[1] > '9' {
 		return false
 	}
-	name, _, _ := strings.Cut(text, " ")
-	if slices.Contains(c.story.Breaks, name) || len(name) < 2 || name[0] != 'S' || name[1] < '0' || name[1] > '9' {
-		return false
+	if !slices.Contains(c.onTheWay, name) {
+		c.trace.say(c.now, "on the way: %s", text)
+		c.onTheWay = append(c.onTheWay, name)
 	}
-	c.trace.say(c.now, "on the way: %s", text)
 	if c.broken == "" {
 		c.broken = text
 	}
 	return true
 }
 
-// ghostSays is what hears of a broken safety invariant.
-func (c *Cluster) ghostSays(text string) {
-	if !c.tolerates(text) {
-		c.violated("%s", text)
+// violated ends the run, unless it waits for another invariant to break.
+func (c *Cluster) violated(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !c.tolerates(text) {
+		c.base.violated("%s", text)
 	}
 }
+
+// ghostSays is what hears of a broken safety invariant.
+func (c *Cluster) ghostSays(text string) { c.violated("%s", text) }
 
 // actStory lets a step happen that is no fault, and says whether it was one.
 func (c *Cluster) actStory(f *experiments.Fault) bool {

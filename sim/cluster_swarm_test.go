@@ -7,7 +7,7 @@ import (
 )
 
 // faultLine is how the trace tells of a drawn fault: when, its number, its kind.
-var faultLine = regexp.MustCompile(`^ *(\S+)  fault (\d+): (.*) of broker`)
+var faultLine = regexp.MustCompile(`^ *(\S+)  fault (\d+): (.*)$`)
 
 // faultsOf gives time and kind of each fault of a run, by number.
 func faultsOf(seed uint64, without ...int) map[string]string {

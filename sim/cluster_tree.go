@@ -62,6 +62,7 @@ func (c *Cluster) look() {
 		}
 		c.trace.say(c.now, "state of %s-%d: leader %d, epoch %d, ISR %v, ELR %v", topicName, i, s.Leader, s.LeaderEpoch, ids(s.ISR), ids(s.ELR))
 		c.ghost.StateWritten(tp(int32(i)), n, t.epoch)
+		c.changed()
 	}
 	c.lookAtBrokers(tree)
 }

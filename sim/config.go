@@ -39,6 +39,7 @@ type producerConfig struct {
 	codec       record.Codec
 	every       time.Duration // mean time between batches
 	batches     int           // in all
+	rests       int           // after one batch in so many a pause of seconds (of a cluster); 0: never
 }
 
 // logDir is the broker's one log directory.

@@ -120,10 +120,7 @@ func (t *Told) problem(format string, args ...any) {
 }
 
 // Invariant is the id of what was violated, as S5 or L4; "" where nothing was.
-func (r *Result) Invariant() string {
-	name, _, _ := strings.Cut(r.Violation, " ")
-	return strings.TrimSuffix(name, ":")
-}
+func (r *Result) Invariant() string { return invariantOf(r.Violation) }
 
 // StepTold is a step of a scenario that has happened.
 type StepTold struct {

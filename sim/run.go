@@ -23,6 +23,9 @@ type Result struct {
 	Virtual   time.Duration    `json:"virtual_ns"`
 	Probes    map[string]int64 `json:"probes"`
 
+	// OnTheWay are invariants that broke before the one that was waited for, which may not have come.
+	OnTheWay []string `json:"on_the_way,omitempty"`
+
 	// Words are the last events without the operations of disks, when something was violated.
 	Words []string `json:"words,omitempty"`
 
@@ -61,6 +64,8 @@ type Options struct {
 	// Scenario is what happens instead of drawn faults; nil: none. Bug plays it with its rules off.
 	Scenario *experiments.Scenario
 	Bug      bool
+	// Entry is of whom a drawn cluster has the vector: Bug with its rules off. nil: of none.
+	Entry *experiments.Scenario
 	// RulesOff are replication rules that its brokers do without.
 	RulesOff []string
 	// Without are drawn faults of a cluster, by number from 1, that do not happen; what else is drawn stays.
@@ -78,6 +83,9 @@ func Run(seed uint64, o Options) (r Result) {
 			return Result{Seed: seed, Violation: err.Error()}
 		}
 		o.Brokers = o.Scenario.Brokers
+	}
+	if o.Entry != nil {
+		o.Brokers = o.Entry.Brokers
 	}
 	if o.Brokers > 0 {
 		return runCluster(seed, o)
@@ -98,6 +106,7 @@ func runCluster(seed uint64, o Options) (r Result) {
 		if r.Violation == "" {
 			r.Violation = c.broken
 		}
+		r.OnTheWay = c.onTheWay
 		r.Config = c.cfg.String()
 		for _, p := range c.cfg.producers {
 			r.Batches = append(r.Batches, p.batches)
@@ -212,7 +221,7 @@ func (s *Summary) add(r Result) {
 
 // ProbeNames lists the rare paths that a sweep should reach, in a fixed order.
 func (o Options) ProbeNames() []string {
-	if o.Brokers > 0 {
+	if o.Brokers > 0 || o.Entry != nil {
 		return clusterProbeNames
 	}
 	return probeNames

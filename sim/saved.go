@@ -32,11 +32,16 @@ func startFault(broker int32, life int) int {
 
 const startFaultFirst = 10_000
 
-// noteFault keeps a fault before it happens.
-func (c *Cluster) noteFault(number int, kind string, n *node) *Drawn {
-	d := &Drawn{Number: number, At: c.now.String(), Kind: kind, Broker: n.id, Role: c.rolesOf(n)}
+// noteFault keeps a fault when it is drawn: idle, until it strikes.
+func (c *Cluster) noteFault(number int, kind string) *Drawn {
+	d := &Drawn{Number: number, At: c.now.String(), Kind: kind, Idle: true}
 	c.struck = append(c.struck, d)
 	return d
+}
+
+// aims says whom a fault strikes now.
+func (c *Cluster) aims(d *Drawn, n *node) {
+	d.At, d.Broker, d.Role = c.now.String(), n.id, c.rolesOf(n)
 }
 
 // leftOut says that a drawn fault is not to happen.
@@ -58,7 +63,9 @@ func (c *Cluster) drawDeath(n *node, i *incarnation) {
 	if power {
 		kind = strings.Replace(kind, "kill", "power", 1)
 	}
-	c.noteFault(number, kind, n)
+	d := c.noteFault(number, kind)
+	c.aims(d, n)
+	d.Idle = false
 	i.crashIn, i.power = in, power
 }
 

@@ -163,6 +163,7 @@ var probeNames = []string{
 var clusterProbeNames = []string{
 	"kill", "bounce", "power cut", "power cut that lost sectors", "disk swapped", "clean shutdown", "crash while starting", "crash in the middle of a write",
 	"process paused", "broker isolated", "link cut", "link cut one way", "slow link", "connection broken", "session expired by fault",
+	"leadership moved", "partition reassigned", "message held", "all brokers died together",
 	"coordination service away", "broker cut off from the coordination service", "clock jump", "I/O error", "log directory offline", "torn tail cut",
 	"request timed out", "message held by a cut link", "answer lost with its connection", "answer that outlived its broker", "region outlived its file's name",
 	"batch sent again", "producer gave a batch up", "not enough in-sync replicas",
@@ -174,7 +175,7 @@ var clusterProbeNames = []string{
 // clusterRareNames are counted too, and need not be reached by every sweep.
 var clusterRareNames = []string{
 	"stale controller refused", "command to an earlier incarnation refused", "controlled shutdown not yet", "follower of another epoch refused", "follower told that it diverges", "conditional write refused", "follower behind its consumer", "read that ends before the log", "state written as it was",
-	"message held", "damage reported", "segments deleted by retention", "idempotent session begun anew", "offset out of range", "consumer saw a truncation", "records expired before they were read",
+	"damage reported", "segments deleted by retention", "idempotent session begun anew", "offset out of range", "consumer saw a truncation", "records expired before they were read",
 }
 
 func clusterProbes() []string { return append(slices.Clone(clusterProbeNames), clusterRareNames...) }

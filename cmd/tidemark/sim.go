@@ -74,6 +74,7 @@ func simSweepCommand() *cobra.Command {
 	var seeds, shard string
 	var asJSON bool
 	s := sim.Sweep{}
+	var e entryFlags
 	cmd := &cobra.Command{
 		Use:   "sweep --seeds A-B",
 		Short: "Run a range of seeds; exit 1 and tell the seed when one finds a violation",
@@ -88,6 +89,9 @@ func simSweepCommand() *cobra.Command {
 			}
 			if s.Shard, s.Shards, err = parseShard(shard); err != nil {
 				return err
+			}
+			if len(e.entries) > 0 {
+				return e.sweep(cmd.Context(), s, cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON)
 			}
 			progress := newSweepProgress(cmd.ErrOrStderr(), s.Size())
 			s.Each = func(sim.Result) bool { progress.step(); return cmd.Context().Err() != nil }
@@ -117,6 +121,7 @@ func simSweepCommand() *cobra.Command {
 	f.StringVar(&seeds, "seeds", "1-2000", "from-to, both included")
 	f.StringVar(&shard, "shard", "", "i/n: this process runs the seeds that leave i when divided by n, i from 0")
 	simFlags(cmd, &s.Options)
+	e.add(cmd)
 	f.Uint64Var(&s.TwiceEvery, "twice-every", 50, "run each n-th seed twice and compare trace hashes; 0: none")
 	f.IntVar(&s.ViolationsMax, "violations-max", 5, "stop after so many; 0: never")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -192,6 +197,12 @@ func writeViolation(w io.Writer, r sim.Result, o sim.Options) {
 	again := fmt.Sprintf("tidemark sim run --seed %d", r.Seed)
 	if o.Plant != "" {
 		again += " --plant " + o.Plant
+	}
+	if o.Entry != nil {
+		again += " --entry " + o.Entry.Entry
+		if !o.Bug {
+			again += " --fixed-only"
+		}
 	}
 	if o.Brokers > 0 {
 		again += fmt.Sprintf(" --brokers %d", o.Brokers)

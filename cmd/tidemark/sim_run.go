@@ -19,6 +19,7 @@ type simRunFlags struct {
 	trace, asJSON         bool
 	vectorOnly, fixedOnly bool
 	save                  string
+	entry                 string
 }
 
 func simRunCommand() *cobra.Command {
@@ -48,14 +49,22 @@ Without one, play the world of a seed: its configuration, clients and faults are
 			if len(args) == 1 {
 				return runScenarios(cmd.OutOrStdout(), args[0], r)
 			}
+			if r.entry != "" {
+				var err error
+				if o.Entry, err = entryScenario(r.entry); err != nil {
+					return err
+				}
+				o.Bug = !r.fixedOnly
+			}
 			return runSeed(cmd.OutOrStdout(), r, o)
 		},
 	}
 	f := cmd.Flags()
 	f.Uint64Var(&r.seed, "seed", 1, "which world")
 	simFlags(cmd, &o)
+	f.StringVar(&r.entry, "entry", "", "of a seed: with the rules off and the settings of this entry of the failure catalogue, see sim sweep --entry")
 	f.BoolVar(&r.vectorOnly, "vector-only", false, "of a scenario, only the run without its rules")
-	f.BoolVar(&r.fixedOnly, "fixed-only", false, "of a scenario, only the run with the rules on")
+	f.BoolVar(&r.fixedOnly, "fixed-only", false, "of a scenario, only the run with the rules on; of a seed with --entry, the rules on and the settings of the fix")
 	f.StringVar(&r.save, "save", "", "of a seed of a cluster: write the run with its faults one by one to this file, for replay and shrink")
 	f.BoolVar(&r.trace, "trace", false, "print every event")
 	f.BoolVar(&r.asJSON, "json", false, "print JSON")
@@ -69,13 +78,17 @@ func (r simRunFlags) check(cmd *cobra.Command, args []string) error {
 		of = "a seed"
 	}
 	for _, name := range map[string][]string{
-		"a scenario": {"seed", "plant", "brokers", "rules-off", "save"}, "a seed": {"vector-only", "fixed-only"},
+		"a scenario": {"seed", "plant", "brokers", "rules-off", "save", "entry"}, "a seed": {"vector-only"},
 	}[of] {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s: has no meaning for %s", name, of)
 		}
 	}
 	switch {
+	case len(args) == 0 && r.fixedOnly && r.entry == "":
+		return errors.New("--fixed-only: has no meaning for a seed without --entry")
+	case r.entry != "" && (cmd.Flags().Changed("brokers") || cmd.Flags().Changed("plant") || cmd.Flags().Changed("rules-off")):
+		return errors.New("--entry: says itself how many brokers there are and what they do without; leave --plant, --brokers and --rules-off out")
 	case r.vectorOnly && r.fixedOnly:
 		return errors.New("--vector-only and --fixed-only: choose one")
 	case r.trace && r.asJSON:
