@@ -117,11 +117,9 @@ func (c *Controller) elect(p *partition, s *State) (leader int32, unclean bool) 
 		}
 	}
 	if p.topic.unclean || p.anyLeader {
-		for _, id := range p.replicas {
-			if c.staying(p, id) {
-				s.ISR = []int32{id}
-				return id, true
-			}
+		if id := c.uncleanLeader(p); id != NoLeader {
+			s.ISR = []int32{id}
+			return id, true
 		}
 	}
 	s.ISR = nil

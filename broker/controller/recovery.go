@@ -75,6 +75,33 @@ func (c *Controller) recovered(p *partition) int32 {
 	return best
 }
 
+// uncleanLeader is who leads where records may be lost for that: of all who live the longest log, if they
+// have told theirs; who led last, if not; the first of them at last.
+func (c *Controller) uncleanLeader(p *partition) int32 {
+	first, best, longest := NoLeader, NoLeader, ReplicaLog{}
+	known := c.cfg.Rules.CompareLogs
+	for _, id := range p.replicas {
+		if !c.staying(p, id) {
+			continue
+		}
+		if first == NoLeader {
+			first = id
+		}
+		l, told := c.logOf(p, id)
+		known = known && told
+		if best == NoLeader || compareLogs(l, longest) > 0 {
+			best, longest = id, l
+		}
+	}
+	switch last := p.state.LastLeader; {
+	case known:
+		return best
+	case c.cfg.Rules.CompareLogs && slices.Contains(p.replicas, last) && c.staying(p, last):
+		return last
+	}
+	return first
+}
+
 // compareLogs is positive when a reaches further than b.
 func compareLogs(a, b ReplicaLog) int {
 	return cmp.Or(cmp.Compare(a.LastEpoch, b.LastEpoch), cmp.Compare(a.End, b.End))
