@@ -193,9 +193,7 @@ func (b *Broker) deleteReplicatedTopics(targets []*topic, timeout time.Duration,
 	end := newCountdown(len(targets), func() { done(results) })
 	for i, t := range targets {
 		r := &results[i]
-		b.settle(timeout, func(_ bool, done func(error)) {
-			b.cluster.client().Create(coord.DeleteTopicPath(t.name), nil, coord.Persistent, func(_ string, _ coord.Stat, err error) { done(err) })
-		}, func(err error) {
+		b.settle(timeout, func(again bool, done func(error)) { b.markDeleted(t, again, done) }, func(err error) {
 			if err != nil && !errors.Is(err, coord.ErrNodeExists) {
 				r.fail(codeRequestTimedOut, errMetadata(err))
 				end.done()
@@ -210,6 +208,29 @@ func (b *Broker) deleteReplicatedTopics(targets []*topic, timeout time.Duration,
 		})
 	}
 	end.done()
+}
+
+// markDeleted asks the controller to delete a topic, by name. Where an earlier try may have been carried out, the
+// topic may be gone, and another have its name: that one is nobody's wish to delete.
+func (b *Broker) markDeleted(t *topic, again bool, done func(error)) {
+	mark := func() {
+		b.cluster.client().Create(coord.DeleteTopicPath(t.name), nil, coord.Persistent, func(_ string, _ coord.Stat, err error) { done(err) })
+	}
+	if !again {
+		mark()
+		return
+	}
+	b.cluster.client().Get(coord.TopicPath(t.name), nil, func(data []byte, _ coord.Stat, err error) {
+		a, damaged := coord.DecodeTopicAssignment(data)
+		switch {
+		case errors.Is(err, coord.ErrNoNode), err == nil && damaged == nil && a.TopicID != t.id:
+			done(nil)
+		case err != nil:
+			done(err)
+		default:
+			mark()
+		}
+	})
 }
 
 // growReplicatedTopic is growTopic where a controller does the work.
