@@ -10,6 +10,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/tidemark-log/tidemark/broker/rules"
 	"github.com/tidemark-log/tidemark/sim/ghost"
 )
 
@@ -211,6 +212,9 @@ func (s *Saved) check() error {
 		return fmt.Errorf("%d faults: want %d at most", len(s.Faults), faultsSaved)
 	case slices.ContainsFunc(s.Batches, func(n int) bool { return n < 0 }):
 		return fmt.Errorf("batches = %v: want none below 0", s.Batches)
+	}
+	if _, err := rules.Parse(s.RulesOff); err != nil {
+		return err
 	}
 	for _, f := range s.Faults {
 		if _, err := time.ParseDuration(f.At); err != nil || f.Number < 1 {

@@ -108,6 +108,7 @@ func TestASavedRunThatIsDamagedIsOneLine(t *testing.T) {
 		{"seed = 1", "seed = 'x'", "line 2"},
 		{"brokers = 3", "brokers = 1000000", "brokers = 1000000: want 1 to"},
 		{"brokers = 3", "brokers = 3\nbatches = [-1]", "batches = [-1]"},
+		{"brokers = 3", "brokers = 3\nrules_off = ['none']", `no rule is called "none"`},
 		{"'1s'", "'soon'", `fault 1 at "soon"`},
 		{"number = 1", "number = 0", "want a number from 1"},
 	} {
