@@ -23,6 +23,8 @@ type Observer interface {
 	LogChanged(topic string, partition int32, at LogBounds)
 	// LogTruncates: everything at offset and above is about to go. Until LogChanged a crash may leave it or not.
 	LogTruncates(topic string, partition int32, to int64)
+	// LogRemoves: the log is about to be deleted. Until LogRemoved a crash may leave it or not.
+	LogRemoves(topic string, partition int32)
 	// LogRemoved: this broker holds no replica any more.
 	LogRemoved(topic string, partition int32)
 

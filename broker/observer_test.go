@@ -38,6 +38,7 @@ func (w *watching) LogChanged(topic string, p int32, at broker.LogBounds) {
 func (w *watching) LogTruncates(topic string, p int32, to int64) {
 	w.note("truncates %s-%d to %d", topic, p, to)
 }
+func (w *watching) LogRemoves(string, int32)         {}
 func (w *watching) LogRemoved(topic string, p int32) { w.note("removed %s-%d", topic, p) }
 func (w *watching) HighWatermark(topic string, p int32, to int64, counting []int32) {
 	w.note("high watermark %s-%d %d %v", topic, p, to, counting)

@@ -55,11 +55,15 @@ func (p *partition) remove() {
 	if p.log == nil || p.dir.isOffline() {
 		return // a later start carries the deletion on
 	}
+	o := p.b.observer
+	if o != nil {
+		o.LogRemoves(p.topic, p.index)
+	}
 	if err := p.dir.store.Delete(p.topic, p.index, p.b.env.Wall().UnixMilli()); err != nil {
 		p.b.failDir(p.dir, err)
 		return
 	}
-	if o := p.b.observer; o != nil {
+	if o != nil {
 		o.LogRemoved(p.topic, p.index)
 	}
 }

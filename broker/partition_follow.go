@@ -11,15 +11,15 @@ import (
 	"github.com/tidemark-log/tidemark/storage"
 )
 
-// nextAsk is what the partition wants of that leader now.
-func (p *partition) nextAsk(leader int32) replica.Ask {
+// nextAsk is what the partition wants of that leader now. flushing: nothing before a sync has ended.
+func (p *partition) nextAsk(leader int32) (ask replica.Ask, flushing bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	q := p.repl
 	if p.usable() != nil || q.leader.Leading() || q.follower.Leader() != leader || q.flushing {
-		return replica.Ask{}
+		return replica.Ask{}, q != nil && q.flushing
 	}
-	return q.follower.Next(p.b.env.Now())
+	return q.follower.Next(p.b.env.Now()), false
 }
 
 // syncForFetch syncs what was fetched, since the next fetch says that it is safe here.

@@ -142,7 +142,12 @@ func (l *leaderFetcher) run() {
 		l.mu.Unlock()
 		return
 	}
-	plan := l.plan.Plan(replica.Limits{Partitions: fetchPartitionsMax}, func(p *partition) replica.Ask { return p.nextAsk(l.leader) })
+	flushing := false
+	plan := l.plan.Plan(replica.Limits{Partitions: fetchPartitionsMax}, func(p *partition) replica.Ask {
+		ask, waits := p.nextAsk(l.leader)
+		flushing = flushing || waits
+		return ask
+	})
 	var epochs, fetches []replica.Planned[*partition]
 	if !l.asking {
 		if epochs = append(epochs, plan.EpochEnds...); len(epochs) > 0 {
@@ -162,7 +167,13 @@ func (l *leaderFetcher) run() {
 	if plan.Wake > 0 {
 		l.stopWake = l.b.env.After(max(plan.Wake-l.b.env.Now(), 0), l.run)
 	}
-	leftOut := plan.LeftOut
+	wait := l.b.cfg.Load().ReplicaFetchWait
+	switch {
+	case plan.LeftOut:
+		wait = 0
+	case flushing || len(flushes) > 0:
+		wait = min(wait, fetchWaitWhileFlushing*time.Duration(1+len(fetches)/500)) // a fetch of many is dear
+	}
 	l.mu.Unlock()
 
 	for _, p := range flushes {
@@ -172,7 +183,7 @@ func (l *leaderFetcher) run() {
 		l.askEpochs(epochs)
 	}
 	if len(fetches) > 0 {
-		l.fetch(fetches, leftOut)
+		l.fetch(fetches, wait)
 	}
 }
 
@@ -235,7 +246,11 @@ func (l *leaderFetcher) askEpochs(asked []replica.Planned[*partition]) {
 	})
 }
 
-func (l *leaderFetcher) fetch(asked []replica.Planned[*partition], leftOut bool) {
+// fetchWaitWhileFlushing bounds how long the leader may hold a fetch back while partitions that are not in it wait for a
+// sync: they are in the next one, and who waits for their acknowledgement with them.
+const fetchWaitWhileFlushing = 5 * time.Millisecond
+
+func (l *leaderFetcher) fetch(asked []replica.Planned[*partition], wait time.Duration) {
 	over := func(last *partition) {
 		l.mu.Lock()
 		l.fetching = false
@@ -251,7 +266,7 @@ func (l *leaderFetcher) fetch(asked []replica.Planned[*partition], leftOut bool)
 		l.b.env.After(0, func() { over(nil) })
 		return
 	}
-	req := l.fetchRequest(asked, leftOut)
+	req := l.fetchRequest(asked, wait)
 	l.b.env.Send(to, req, time.Duration(req.MaxWaitMillis)*time.Millisecond+askTimeoutSlack, func(resp kmsg.Response, err error) {
 		r, ok := resp.(*kmsg.FetchResponse)
 		if err != nil || !ok || r.ErrorCode != codeNone {
@@ -263,7 +278,7 @@ func (l *leaderFetcher) fetch(asked []replica.Planned[*partition], leftOut bool)
 	})
 }
 
-func (l *leaderFetcher) fetchRequest(asked []replica.Planned[*partition], leftOut bool) *kmsg.FetchRequest {
+func (l *leaderFetcher) fetchRequest(asked []replica.Planned[*partition], wait time.Duration) *kmsg.FetchRequest {
 	cfg := l.b.cfg.Load()
 	req := kmsg.NewPtrFetchRequest()
 	req.Version = replicaFetchVersion
@@ -271,9 +286,7 @@ func (l *leaderFetcher) fetchRequest(asked []replica.Planned[*partition], leftOu
 	req.ReplicaState.ID, req.ReplicaState.Epoch = l.b.static.BrokerID, l.b.member.registered.Load()
 	req.MinBytes, req.MaxBytes = 1, int32(cfg.ReplicaFetchAnswerBytes)
 	req.SessionID, req.SessionEpoch = 0, -1
-	if !leftOut {
-		req.MaxWaitMillis = int32(cfg.ReplicaFetchWait.Milliseconds())
-	}
+	req.MaxWaitMillis = int32(wait.Milliseconds())
 	for i := range asked {
 		p, ask := asked[i].Partition, asked[i].Ask
 		if n := len(req.Topics); n == 0 || req.Topics[n-1].TopicID != p.id {

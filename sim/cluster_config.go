@@ -90,7 +90,25 @@ func drawCluster(rng *rand.Rand, o Options) clusterConfig {
 	}
 	c.endsAsked = pick(rng, 30, 5)
 	c.broker.RulesOff = o.RulesOff
+	if o.Entry == nil { // what an entry is about has to be seen before it expires
+		c.drawRetention(rng)
+		c.broker.UncleanElection = rng.IntN(10) == 0
+		c.rules.Unclean = c.broker.UncleanElection
+	}
 	return c
+}
+
+// drawRetention lets some clusters delete what is old or much, some of it before it is read (S20, S23).
+func (c *clusterConfig) drawRetention(rng *rand.Rand) {
+	l := &c.broker.Log
+	if rng.IntN(5) > 0 {
+		return
+	}
+	l.RetentionMs = pick(rng, int64(-1), 3000, 20_000)
+	l.RetentionBytes = pick(rng, int64(-1), 64<<10, 16<<10)
+	l.SegmentMs = pick(rng, int64(500), 5000, 7*24*3600*1000)
+	c.broker.RetentionCheck = pick(rng, 300*time.Millisecond, 5*time.Second)
+	c.rules.RetentionMs, c.rules.RetentionBytes = l.RetentionMs, l.RetentionBytes
 }
 
 func drawClusterProducer(rng *rand.Rand) producerConfig {
@@ -140,8 +158,8 @@ func (c *clusterConfig) drawBroker(rng *rand.Rand) {
 
 func (c *clusterConfig) String() string {
 	b := &c.broker
-	s := fmt.Sprintf("%d brokers, %d partitions × %d replicas, min ISR %d, lag max %v, session %v, fetch wait %v, flush every %s messages, group %v, segment %d B, checkpoint every %v, rebalance %v every %v; latency up to %v, 1 in %d up to %v; request timeout %v; %d consumers; envelope E%d; faults every %v:",
-		c.brokers, c.partitions, c.replicas, b.MinISR, b.ReplicaLagMax, b.ZooKeeperSessionTimeout, b.ReplicaFetchWait, limit(b.Log.FlushMessages), b.FlushGroup, b.Log.SegmentBytes, b.CheckpointInterval, b.AutoRebalance, b.RebalanceCheck,
+	s := fmt.Sprintf("%d brokers, %d partitions × %d replicas, min ISR %d, lag max %v, session %v, fetch wait %v, flush every %s messages, group %v, segment %d B, checkpoint every %v, retention %d ms and %d B, unclean elections %v, rebalance %v every %v; latency up to %v, 1 in %d up to %v; request timeout %v; %d consumers; envelope E%d; faults every %v:",
+		c.brokers, c.partitions, c.replicas, b.MinISR, b.ReplicaLagMax, b.ZooKeeperSessionTimeout, b.ReplicaFetchWait, limit(b.Log.FlushMessages), b.FlushGroup, b.Log.SegmentBytes, b.CheckpointInterval, b.Log.RetentionMs, b.Log.RetentionBytes, b.UncleanElection, b.AutoRebalance, b.RebalanceCheck,
 		c.latencyMax, c.spikes, c.spikeMax, c.requestTimeout, c.consumers, c.envelope, c.faultEvery)
 	faults := c.faults
 	for _, k := range kindsOf(&faults) {

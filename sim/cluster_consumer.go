@@ -22,7 +22,8 @@ type consumerLane struct {
 	position int64
 	last     int32 // leader epoch of the batch before position; -1: none
 	checked  int32 // leader epoch in which position was found to lie on the leader's log (KIP-320)
-	endHeard int64 // largest end offset that ListOffsets told
+	endHeard int64 // largest end offset that ListOffsets told, since so many unclean elections took records
+	resets   int
 }
 
 func newClusterConsumer(c *Cluster, number int) *clusterConsumer {
@@ -120,7 +121,11 @@ func (l *consumerLane) listEnd() {
 	part.Partition, part.Timestamp, part.CurrentLeaderEpoch = l.partition, -1, l.epoch
 	topic.Partitions = append(topic.Partitions, part)
 	req.Topics = append(req.Topics, topic)
-	before, resets := l.endHeard, l.c.ghost.Resets(tp(l.partition))
+	resets := l.c.ghost.Resets(tp(l.partition))
+	if resets != l.resets {
+		l.endHeard, l.resets = 0, resets
+	}
+	before := l.endHeard
 	l.conn.ask(req, 6, func(r kmsg.Response) {
 		p := r.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]
 		if p.ErrorCode != 0 {
@@ -199,15 +204,26 @@ func (c *Cluster) read(l *consumerLane, at int64, part *kmsg.FetchResponseTopicP
 // that of a leader that does not know yet what is committed, or of a lost log.
 func (l *consumerLane) outOfRange(logStart int64, resets int) {
 	l.c.trace.probe("offset out of range")
+	follower := l.anyReplica && l.leader != l.c.ghost.Leader(tp(l.partition))
+	if follower && logStart > l.position {
+		// Retention is each broker's own, by its own clock: another may have it still (KIP-392 sends the consumer to the leader).
+		l.again()
+		return
+	}
 	if logStart > l.position {
 		l.c.ghost.S20AtLeastOnce(tp(l.partition), l.position, logStart, resets)
 		l.position, l.last = logStart, -1
 		l.next()
 		return
 	}
-	if leader := l.c.ghost.Leader(tp(l.partition)); l.anyReplica && l.leader != leader {
+	if l.c.cfg.rules.Unclean && l.anyReplica { // what it has read is lost, and its policy is to begin anew
+		l.position, l.last = logStart, -1
+		l.again()
+		return
+	}
+	if follower {
 		// A consumer that believes this resets to where its policy says: here, to the beginning (G2).
-		l.c.violated("S22 PollContiguity: consumer %d has read partition %d up to %d, and broker %d, which follows broker %d, calls that out of range", l.r.number, l.partition, l.position, l.leader, leader)
+		l.c.violated("S22 PollContiguity: consumer %d has read partition %d up to %d, and broker %d, which follows broker %d, calls that out of range", l.r.number, l.partition, l.position, l.leader, l.c.ghost.Leader(tp(l.partition)))
 		return
 	}
 	l.checked = -1

@@ -157,6 +157,10 @@ func (e *clusterEnv) LogTruncates(topic string, partition int32, to int64) {
 	e.c.ghost.LogTruncates(e.id, ghost.TP{Topic: topic, Partition: partition}, to)
 }
 
+func (e *clusterEnv) LogRemoves(topic string, partition int32) {
+	e.c.ghost.LogRemoves(e.id, ghost.TP{Topic: topic, Partition: partition})
+}
+
 func (e *clusterEnv) LogRemoved(topic string, partition int32) {
 	e.say("%s-%d is removed", topic, partition)
 	e.c.ghost.LogRemoved(e.id, ghost.TP{Topic: topic, Partition: partition})

@@ -195,6 +195,7 @@ type replica struct {
 	hw     int64
 	// truncates: a truncation to here has begun and not ended, so a death may leave less than end; -1: none.
 	truncates int64
+	removes   bool // a deletion has begun and not ended, so after a death there may be no log
 
 	leads   bool
 	epoch   int32 // leader epoch that it acts in; -1: none

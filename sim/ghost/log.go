@@ -48,7 +48,7 @@ func (p *partition) append(r *replica, e Entry) {
 	case n == 0 && e.Base == 0:
 		e.chain = chained(chainStart, e)
 	case n == 0: // it begins further on: what is before is as in truth, or unknown
-		if i, found := at(p.truth, e.Base); found && i > 0 {
+		if i, found := at(p.truth, e.Base); found && i > 0 && p.truth[i-1].chain != 0 {
 			e.chain = chained(p.truth[i-1].chain, e)
 		}
 	}

@@ -69,6 +69,10 @@ func (s *State) Registered(id int32, on bool) {
 func (s *State) LogOpened(id int32, tp TP, b Bounds, found []Entry) {
 	p := s.partition(tp)
 	r := p.replica(id)
+	if r.removes && len(found) == 0 { // it died in the deletion, which was done
+		p.removed(r)
+	}
+	r.removes = false
 	p.s26RecoveryFaithful(r, b, found)
 	if !r.here {
 		r.here = true
@@ -137,8 +141,12 @@ func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
 		if r.agrees > b.End || r.end > b.End {
 			s.probe("truncation that dropped records", 1)
 		}
+		agrees := min(b.Start, p.start)
+		if b.End <= r.start { // it held nothing there: truncation changes nothing of what it has
+			agrees = max(agrees, min(r.agrees, b.Start))
+		}
 		r.empty(b.Start)
-		r.agrees = min(b.Start, p.start)
+		r.agrees = agrees
 		p.advance(r)
 		p.checkLoss()
 		p.checkCandidates()
@@ -154,12 +162,18 @@ func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
 // LogTruncates: a truncation begins.
 func (s *State) LogTruncates(id int32, tp TP, to int64) { s.partition(tp).replica(id).truncates = to }
 
+// LogRemoves: the deletion of a replica begins.
+func (s *State) LogRemoves(id int32, tp TP) { s.partition(tp).replica(id).removes = true }
+
 // LogRemoved: the broker deleted its replica.
 func (s *State) LogRemoved(id int32, tp TP) {
 	p := s.partition(tp)
-	r := p.replica(id)
+	p.removed(p.replica(id))
+}
+
+func (p *partition) removed(r *replica) {
 	r.empty(0)
-	r.here, r.leads, r.epoch, r.agrees, r.lossy = false, false, -1, 0, false
+	r.here, r.removes, r.leads, r.epoch, r.agrees, r.lossy = false, false, false, -1, 0, false
 	p.checkLoss()
 }
 
@@ -173,6 +187,7 @@ func (s *State) BecameLeader(id int32, tp TP, epoch int32) {
 		r.epochHW = -1
 	}
 	r.leads, r.epoch = true, epoch
+	p.start = max(p.start, r.start) // its log may begin later than its predecessor's did
 	p.maybeMended(r)
 	if p.unclean > 0 && epoch == p.unclean {
 		p.reset(r)
