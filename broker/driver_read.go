@@ -183,6 +183,13 @@ func (d *driver) newTopics(names []string) (fresh []string) {
 	return fresh
 }
 
+// forgetTopic has a topic read when it is there again, also if nobody looked while it was not.
+func (d *driver) forgetTopic(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.topics, name)
+}
+
 func (d *driver) readTopics(names []string) {
 	if len(names) > 0 {
 		d.topicsOf(names, func(topics []controller.Topic, missing []string) {

@@ -126,8 +126,9 @@ func (d *driver) writeHandled(e controller.WriteHandled, op coord.Op) {
 	})
 }
 
-// topicDeletion removes a topic's nodes, the mark of its deletion last, so that a
-// controller which dies in between leaves the mark for the next one.
+// topicDeletion removes a topic's nodes, its own and the mark of its deletion last, so that a
+// controller which dies in between leaves the mark for the next one. The two go together,
+// and nothing goes without the mark: a topic that is made under the name right then is another.
 type topicDeletion struct {
 	d *driver
 	e controller.DeleteTopic
@@ -154,22 +155,30 @@ func (t *topicDeletion) begin() {
 			}
 			t.remove(coord.PartitionStatePath(t.e.Topic, int32(n)), func() { t.remove(coord.PartitionPath(t.e.Topic, int32(n)), end) })
 		}, func() {
-			t.removeAll(coord.PartitionsPath(t.e.Topic), coord.TopicPath(t.e.Topic), coord.TopicConfigPath(t.e.Topic), coord.DeleteTopicPath(t.e.Topic))
+			t.remove(coord.PartitionsPath(t.e.Topic), func() { t.remove(coord.TopicConfigPath(t.e.Topic), t.removeLast) })
 		})
 	})
 }
 
-func (t *topicDeletion) removeAll(paths ...string) {
-	if len(paths) == 0 || t.failed != controller.Accepted {
+func (t *topicDeletion) removeLast() {
+	if t.failed != controller.Accepted {
 		t.end(t.failed)
 		return
 	}
-	t.remove(paths[0], func() { t.removeAll(paths[1:]...) })
+	topic, mark := coord.TopicPath(t.e.Topic), coord.DeleteTopicPath(t.e.Topic)
+	ops, checked := guarded(t.e.EpochVersion, coord.DeleteOp(topic, coord.AnyVersion), coord.DeleteOp(mark, coord.AnyVersion))
+	t.d.s.client.Multi(ops, func(done []coord.Result, err error) {
+		if errors.Is(err, coord.ErrNoNode) { // a mark without a topic, or this was done before
+			t.remove(mark, func() { t.end(t.failed) })
+			return
+		}
+		t.end(outcome(checked, done, err))
+	})
 }
 
 // remove deletes a node; one that is gone counts as deleted.
 func (t *topicDeletion) remove(path string, end func()) {
-	ops, checked := guarded(t.e.EpochVersion, coord.DeleteOp(path, coord.AnyVersion))
+	ops, checked := guarded(t.e.EpochVersion, coord.CheckOp(coord.DeleteTopicPath(t.e.Topic), coord.AnyVersion), coord.DeleteOp(path, coord.AnyVersion))
 	t.d.s.client.Multi(ops, func(done []coord.Result, err error) {
 		if o := outcome(checked, done, err); o != controller.Accepted && !errors.Is(err, coord.ErrNoNode) && t.failed == controller.Accepted {
 			t.failed = o
@@ -178,6 +187,11 @@ func (t *topicDeletion) remove(path string, end func()) {
 	})
 }
 
+// end reports. Another topic of the name may be there before it was seen that this one went: so it is looked for.
 func (t *topicDeletion) end(o controller.Outcome) {
 	t.d.step(controller.TopicDeleted{Topic: t.e.Topic, Outcome: o})
+	if o == controller.Accepted {
+		t.d.forgetTopic(t.e.Topic)
+		t.d.readTopics([]string{t.e.Topic})
+	}
 }
