@@ -55,10 +55,16 @@ func (c *Controller) recovered(p *partition) int32 {
 		return NoLeader
 	}
 	// By the accepted state: who is leaving the ELR only now comes to be waited for by that.
-	if p.state.Leader != NoLeader || len(p.state.ISR)+len(p.state.ELR) > 0 || len(p.state.LastKnownELR) == 0 {
+	if p.state.Leader != NoLeader || len(p.state.ISR)+len(p.state.ELR) > 0 {
 		return NoLeader
 	}
-	wasLast := func(id int32) bool { return slices.Contains(p.state.LastKnownELR, id) }
+	last := p.state.LastKnownELR
+	if len(last) == 0 { // written without the rule, or by a version that had no such field
+		if last = p.replicas; slices.Contains(p.replicas, p.state.LastLeader) {
+			last = []int32{p.state.LastLeader}
+		}
+	}
+	wasLast := func(id int32) bool { return slices.Contains(last, id) }
 	best, longest := NoLeader, ReplicaLog{}
 	for _, id := range p.replicas {
 		l, told := c.logOf(p, id)
