@@ -10,7 +10,7 @@ import (
 
 func report(t *testing.T, r Result) {
 	t.Helper()
-	t.Errorf("seed %d: %s\nagain: tidemark sim run --seed %d\n%s\n%s", r.Seed, r.Violation, r.Seed, r.Config, strings.Join(r.Tail, "\n"))
+	t.Errorf("seed %d: %s\nagain: tidemark sim run --brokers 0 --seed %d\n%s\n%s", r.Seed, r.Violation, r.Seed, r.Config, strings.Join(r.Tail, "\n"))
 }
 
 func TestSeedsAreClean(t *testing.T) {

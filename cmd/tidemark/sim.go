@@ -23,11 +23,12 @@ func simCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Run the broker in a simulated world of faults, from a seed",
-		Long: `Run the broker in a simulated world: one seed draws its configuration, its
-clients and its faults (kills, power cuts, broken connections, I/O errors), and
-what the clients saw is judged. The same seed gives the same history, always.
+		Long: `Run the broker in a simulated world: one seed draws its configuration, its clients and
+its faults (kills, power cuts, cut networks, paused processes, lost disks), and every invariant is
+checked after every step. The same seed gives the same history, always. The world is a cluster of
+three brokers, or with --brokers 0 one broker alone.
 
-Planted faults, to see a checker find one (--plant NAME):
+Planted faults, to see a checker find one in a broker alone (--plant NAME):
 ` + plantList(),
 	}
 	cmd.AddCommand(simRunCommand(), simSweepCommand(), simReplayCommand(), simShrinkCommand(), simCatalogueCommand())
@@ -49,11 +50,15 @@ const brokersMax = 7
 func simFlags(cmd *cobra.Command, o *sim.Options) {
 	f := cmd.Flags()
 	f.StringVar(&o.Plant, "plant", "", "plant a known fault")
-	f.IntVar(&o.Brokers, "brokers", 0, "simulate a cluster of so many brokers; 0: one broker alone")
+	f.IntVar(&o.Brokers, "brokers", 3, "simulate a cluster of so many brokers; 0, or a --plant: one broker alone, which replicates nothing")
 	f.StringSliceVar(&o.RulesOff, "rules-off", nil, "replication rules that the brokers of a cluster do without, see lab.rules.off")
 }
 
-func checkSimOptions(o sim.Options) error {
+// checkSimOptions also takes a world with a planted fault for one of a lone broker, unless a cluster is asked for.
+func checkSimOptions(cmd *cobra.Command, o *sim.Options) error {
+	if o.Plant != "" && !cmd.Flags().Changed("brokers") {
+		o.Brokers = 0
+	}
 	switch {
 	case o.Plant != "" && sim.PlantDoc(o.Plant) == "":
 		return fmt.Errorf("--plant %s: no planted fault has that name; see tidemark sim --help", o.Plant)
@@ -62,7 +67,7 @@ func checkSimOptions(o sim.Options) error {
 	case o.Brokers > 0 && o.Plant != "":
 		return fmt.Errorf("--plant %s: is planted into one broker alone; leave --brokers out", o.Plant)
 	case o.Brokers == 0 && len(o.RulesOff) > 0:
-		return fmt.Errorf("--rules-off: a broker alone replicates nothing; give --brokers")
+		return fmt.Errorf("--rules-off: a broker alone replicates nothing; leave --plant and --brokers 0 out")
 	}
 	if _, err := rules.Parse(o.RulesOff); err != nil {
 		return fmt.Errorf("--rules-off: %w", err)
@@ -80,7 +85,7 @@ func simSweepCommand() *cobra.Command {
 		Short: "Run a range of seeds; exit 1 and tell the seed when one finds a violation",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkSimOptions(s.Options); err != nil {
+			if err := checkSimOptions(cmd, &s.Options); err != nil {
 				return err
 			}
 			var err error
@@ -91,6 +96,9 @@ func simSweepCommand() *cobra.Command {
 				return err
 			}
 			if len(e.entries) > 0 {
+				if !cmd.Flags().Changed("brokers") {
+					s.Brokers = 0 // as many as the entry says
+				}
 				return e.sweep(cmd.Context(), s, cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON)
 			}
 			progress := newSweepProgress(cmd.ErrOrStderr(), s.Size())
@@ -118,7 +126,7 @@ func simSweepCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&seeds, "seeds", "1-2000", "from-to, both included")
+	f.StringVar(&seeds, "seeds", "1-200", "from-to, both included")
 	f.StringVar(&shard, "shard", "", "i/n: this process runs the seeds that leave i when divided by n, i from 0")
 	simFlags(cmd, &s.Options)
 	e.add(cmd)
@@ -204,7 +212,7 @@ func writeViolation(w io.Writer, r sim.Result, o sim.Options) {
 			again += " --fixed-only"
 		}
 	}
-	if o.Brokers > 0 {
+	if o.Entry == nil && o.Plant == "" {
 		again += fmt.Sprintf(" --brokers %d", o.Brokers)
 	}
 	if len(o.RulesOff) > 0 {

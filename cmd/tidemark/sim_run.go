@@ -37,13 +37,13 @@ Without one, play the world of a seed: its configuration, clients and faults are
 		Example: `  tidemark sim run B1
   tidemark sim run chaos-kills --trace
   tidemark sim run my-story.toml --vector-only
-  tidemark sim run --seed 7 --brokers 3`,
+  tidemark sim run --seed 7`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := r.check(cmd, args); err != nil {
 				return err
 			}
-			if err := checkSimOptions(o); err != nil {
+			if err := checkSimOptions(cmd, &o); err != nil {
 				return err
 			}
 			if len(args) == 1 {
@@ -105,7 +105,7 @@ func runSeed(out io.Writer, f simRunFlags, o sim.Options) error {
 		o.Echo = echoTo(out)
 	}
 	if f.save != "" && o.Brokers == 0 {
-		return errors.New("--save: a broker alone is its seed, and nothing else; give --brokers")
+		return errors.New("--save: a broker alone is its seed, and nothing else; leave --plant and --brokers 0 out")
 	}
 	began := time.Now()
 	r := sim.Run(f.seed, o)
