@@ -167,7 +167,7 @@ func (b *Broker) setBrokerConfig(cfg Config, dynamic map[string]string, done fun
 		done(nil)
 		return
 	}
-	b.commitConfig([]coord.Op{op}, func(err error) {
+	b.commitConfig(b.cfg.Load().dynamic, []coord.Op{op}, func(err error) {
 		if err == nil {
 			b.cfg.Store(&cfg)
 			for _, t := range b.meta.Load().sorted {

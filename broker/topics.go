@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -299,7 +300,7 @@ func (b *Broker) setTopicConfig(t *topic, overrides map[string]string, done func
 		done(nil)
 		return
 	}
-	b.commitConfig(append([]coord.Op{op}, b.noticeConfig("topics/"+t.name)...), func(err error) {
+	b.commitConfig(t.overrides, append([]coord.Op{op}, b.noticeConfig("topics/"+t.name)...), func(err error) {
 		if err == nil {
 			changed := *t
 			changed.overrides = overrides
@@ -310,22 +311,34 @@ func (b *Broker) setTopicConfig(t *topic, overrides map[string]string, done func
 	})
 }
 
-// commitConfig writes a node of settings, the first of ops, and the notice of it. Who else writes the
-// same node loses to the last one, as in Kafka, so a try whose outcome is open is simply made again.
-func (b *Broker) commitConfig(ops []coord.Op, done func(error)) {
+// commitConfig writes a node of settings, the first of ops, and the notice of it. had is what the change began with. Where the outcome
+// of a try is open, it is made again unless another's change has come meanwhile: that would be lost.
+func (b *Broker) commitConfig(had map[string]string, ops []coord.Op, done func(error)) {
 	b.settle(topicWait, func(again bool, done func(error)) {
-		b.commit(ops, func(err error) {
+		if !again {
+			b.commit(ops, done)
+			return
+		}
+		b.cluster.client().Get(ops[0].Path, nil, func(data []byte, _ coord.Stat, err error) {
+			var have map[string]string
+			if err == nil {
+				have, err = coord.DecodeConfig(data)
+			}
 			switch {
-			case again && errors.Is(err, coord.ErrNoNode) && ops[0].Kind == coord.OpDelete:
-				done(nil)
-			case again && errors.Is(err, coord.ErrNodeExists):
-				b.ours(ops[0].Path, ops[0].Data, again, err, done)
-			default:
+			case err != nil && !errors.Is(err, coord.ErrNoNode):
 				done(err)
+			case bytes.Equal(data, ops[0].Data): // the earlier try was carried out
+				done(nil)
+			case maps.Equal(have, had):
+				b.commit(ops, done)
+			default:
+				done(errConfigChanged)
 			}
 		})
 	}, done)
 }
+
+var errConfigChanged = errors.New("the settings were changed by another request while the coordination service was not heard")
 
 // configOp is the operation that brings a node of settings from had to next; an
 // empty set of settings has no node.
