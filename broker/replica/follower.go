@@ -308,7 +308,7 @@ func (f *Follower) Fetched(r FetchReply) Do {
 
 func (f *Follower) outOfRange(r FetchReply) Do {
 	leo := f.log.LogEndOffset()
-	if r.LogStart > leo {
+	if r.LogStart > leo || r.LogStart == leo && leo > f.log.LogStartOffset() {
 		f.hw, f.flushed = min(f.hw, leo), r.LogStart
 		return Do{Action: DoRestart, Offset: r.LogStart}
 	}

@@ -105,6 +105,11 @@ func (l *Leader) judge(f *Fetch) (FetchAnswer, *Position) {
 	if f.Offset < f.LogStart {
 		return FetchAnswer{Verdict: FetchOutOfRange}, nil
 	}
+	if f.LastFetchedEpoch >= 0 && f.Offset == f.LogStart && (f.EpochEnd.Epoch < 0 || f.EpochEnd.End <= f.LogStart) {
+		// Retention has left nothing here of the epoch that its last record is of: whether that was ever
+		// committed, nobody can say. All that it has lies below the log start, so it begins anew there.
+		return FetchAnswer{Verdict: FetchOutOfRange}, nil
+	}
 	if at, parted := divergence(f); parted {
 		return FetchAnswer{FetchDiverging, at}, p
 	}
@@ -121,8 +126,7 @@ func divergence(f *Fetch) (EpochEnd, bool) {
 	case f.LastFetchedEpoch < 0:
 		return EpochEnd{}, false
 	case f.EpochEnd.Epoch < 0:
-		// All the leader has is newer. At its log start nothing is left to compare; what
-		// the follower has above cannot be the leader's.
+		// All the leader has is newer: what the follower has above its log start cannot be the leader's.
 		return EpochEnd{NoEpoch, f.LogStart}, f.Offset > f.LogStart
 	case f.EpochEnd.Epoch < f.LastFetchedEpoch, f.EpochEnd.End < f.Offset:
 		return f.EpochEnd, true
