@@ -31,7 +31,7 @@ type socket struct {
 	// holding: the reader waits for bytes with a large buffer in hand.
 	holding atomic.Bool
 
-	quiet bool // the kernel tells the poller of lowWaterBusy bytes and no fewer; the reader's
+	quiet bool // the kernel tells the poller of many bytes and no fewer; the reader's
 
 	recv    *recvBuffer
 	readErr error
@@ -116,26 +116,25 @@ func (s *socket) readOnce(fd uintptr) (done bool) {
 // A reader that has bytes to work on comes back for more by itself. But the runtime's
 // poller hears of every piece that arrives meanwhile: a thread is woken, looks for a
 // goroutine that waits, and finds none, at a sixth of what a produce request of 64 KiB
-// costs in all. So while the reader works on much, the kernel keeps quiet until
-// lowWaterBusy bytes are there.
+// costs in all. So while the reader works on much, the kernel keeps quiet until half of what
+// the receive buffer may hold is there. A higher mark would make the buffer grow, for good.
 //
 // It is told otherwise before the reader waits, who then looks once more: nobody spoke of
 // what came in between. The end of the stream is told at any mark.
-const (
-	busyReadBytes = 16 << 10 // below, two more system calls are not worth it
-	lowWaterBusy  = 1 << 20
-)
+const busyReadBytes = 16 << 10 // below, three more system calls are not worth it
 
 func (s *socket) setQuiet(fd int, quiet bool) error {
 	if s.quiet == quiet {
 		return nil
 	}
-	mark := 1
-	if quiet {
-		mark = lowWaterBusy
+	if !quiet {
+		s.quiet = false
+		return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, 1))
 	}
-	s.quiet = quiet
-	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, mark))
+	if buffer, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err == nil {
+		s.quiet = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, buffer/2) == nil
+	}
+	return nil
 }
 
 // write writes all of a and then all of b (either may be empty). With more set
