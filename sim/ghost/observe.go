@@ -135,6 +135,11 @@ func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
 		if r.leads {
 			p.start = max(p.start, b.Start)
 		}
+		if r.agrees < b.Start && b.Start <= p.start { // what it had wrong is gone, as all had to go
+			i, _ := at(r.log, b.Start)
+			r.log, r.agrees = r.log[i:], b.Start
+			p.advance(r)
+		}
 	}
 	switch {
 	case b.Start == b.End && b.End != r.end: // emptied, to begin elsewhere
