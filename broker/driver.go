@@ -24,6 +24,7 @@ type driver struct {
 	loaded  bool
 	stop    func() bool // the tick's timer
 	topics  map[string]bool
+	listed  map[string]int64                   // path: transaction of the newest list of its children that was taken
 	damaged map[controller.TopicPartition]bool // whose states could not be read, and that was reported
 	changed []func()                           // looks again at what changed before all was read
 	request uint64

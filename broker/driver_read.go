@@ -14,12 +14,14 @@ import (
 // before, so that no change goes by unseen.
 func (d *driver) load() {
 	in := controller.Loaded{ControllerEpoch: d.epoch, EpochVersion: d.version}
-	d.watchBrokers(func(brokers []controller.Broker) {
+	d.watchBrokers(func(brokers []controller.Broker, as coord.Stat) {
+		d.newest(coord.BrokerIDsPath, as)
 		in.Brokers = brokers
 		d.watchTopics(func(names []string) {
 			d.topicsOf(names, func(topics []controller.Topic, _ []string) {
 				in.Topics = topics
-				d.watchDeletions(func(names []string) {
+				d.watchDeletions(func(names []string, as coord.Stat) {
+					d.newest(coord.DeleteTopicsPath, as)
 					in.Delete = names
 					d.statesOf(partitionsOf(topics), func(states []controller.StateRead) {
 						in.States = states
@@ -95,32 +97,64 @@ func (d *driver) again(err error, f func()) {
 }
 
 // watch gives the children of path now, and calls changed when they change, once.
-func (d *driver) watch(path string, changed func(), done func(names []string)) {
+func (d *driver) watch(path string, changed func(), done func(names []string, as coord.Stat)) {
 	fired := func(coord.Event) { d.look(changed) }
-	d.s.client.Children(path, fired, func(names []string, _ coord.Stat, err error) {
+	d.s.client.Children(path, fired, func(names []string, as coord.Stat, err error) {
 		if err != nil {
 			d.again(err, func() { d.watch(path, changed, done) })
 			return
 		}
-		done(names)
+		done(names, as)
 	})
 }
 
-func (d *driver) watchBrokers(done func([]controller.Broker)) {
-	d.watch(coord.BrokerIDsPath, func() {
-		d.watchBrokers(func(brokers []controller.Broker) { d.step(controller.BrokersRead{Brokers: brokers}) })
-	}, func(names []string) { d.brokersOf(names, done) })
+// newest says whether a list of children is not older than one that was taken before. Calls end in
+// any order: a late answer would bring back who has gone, and take away who has come.
+func (d *driver) newest(path string, as coord.Stat) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.newestLocked(path, as)
+}
+
+// stepNewest gives the controller what was read, unless something newer was taken.
+func (d *driver) stepNewest(path string, as coord.Stat, in controller.Input) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.newestLocked(path, as) {
+		d.stepLocked(in)
+	}
+}
+
+func (d *driver) newestLocked(path string, as coord.Stat) bool {
+	if as.Pzxid < d.listed[path] {
+		return false
+	}
+	if d.listed == nil {
+		d.listed = map[string]int64{}
+	}
+	d.listed[path] = as.Pzxid
+	return true
+}
+
+func (d *driver) watchBrokers(done func([]controller.Broker, coord.Stat)) {
+	d.watch(coord.BrokerIDsPath, func() { d.watchBrokers(d.brokersRead) }, func(names []string, as coord.Stat) {
+		d.brokersOf(names, func(brokers []controller.Broker) { done(brokers, as) })
+	})
 }
 
 // readBrokers reads the registrations once more; the watch stays as it is.
 func (d *driver) readBrokers() {
-	d.s.client.Children(coord.BrokerIDsPath, nil, func(names []string, _ coord.Stat, err error) {
+	d.s.client.Children(coord.BrokerIDsPath, nil, func(names []string, as coord.Stat, err error) {
 		if err != nil {
 			d.again(err, d.readBrokers)
 			return
 		}
-		d.brokersOf(names, func(brokers []controller.Broker) { d.step(controller.BrokersRead{Brokers: brokers}) })
+		d.brokersOf(names, func(brokers []controller.Broker) { d.brokersRead(brokers, as) })
 	})
+}
+
+func (d *driver) brokersRead(brokers []controller.Broker, as coord.Stat) {
+	d.stepNewest(coord.BrokerIDsPath, as, controller.BrokersRead{Brokers: brokers})
 }
 
 // brokersOf reads registrations; one that is gone meanwhile is left out.
@@ -162,7 +196,11 @@ func (d *driver) brokerOf(name string, into *controller.Broker, end func()) {
 func (d *driver) watchTopics(done func([]string)) {
 	d.watch(coord.TopicsPath, func() {
 		d.watchTopics(func(names []string) { d.readTopics(d.newTopics(names)) })
-	}, done)
+	}, func(names []string, as coord.Stat) {
+		if d.newest(coord.TopicsPath, as) {
+			done(names)
+		}
+	})
 }
 
 // newTopics are those of names that were not read yet.
@@ -263,9 +301,11 @@ func (d *driver) settingsOf(t *controller.Topic, end func()) {
 	})
 }
 
-func (d *driver) watchDeletions(done func([]string)) {
+func (d *driver) watchDeletions(done func([]string, coord.Stat)) {
 	d.watch(coord.DeleteTopicsPath, func() {
-		d.watchDeletions(func(names []string) { d.step(controller.DeleteTopics{Topics: names}) })
+		d.watchDeletions(func(names []string, as coord.Stat) {
+			d.stepNewest(coord.DeleteTopicsPath, as, controller.DeleteTopics{Topics: names})
+		})
 	}, done)
 }
 
@@ -358,7 +398,7 @@ func (d *driver) watchLogDirs() {
 
 // watchNotices takes the notices under path, now and, by again, when more come. Each is removed.
 func (d *driver) watchNotices(path string, again func(), take func(data []byte) error) {
-	d.watch(path, again, func(names []string) {
+	d.watch(path, again, func(names []string, _ coord.Stat) {
 		for _, name := range names {
 			d.takeNotice(path+"/"+name, take)
 		}

@@ -20,7 +20,7 @@ import (
 //     that step 4 waits for is the controller's work, also when all brokers died;
 //  3. once no other session has the broker's id, the broker epoch is bumped: from here on no leader can add the incarnation
 //     before this one to an ISR, as that write checks the epoch (KIP-903);
-//  4. unless it is proven that nothing was lost, it waits until no partition names that incarnation as its leader
+//  4. unless it is proven that nothing was lost since the last one that was dealt with, it waits until no partition names that incarnation as its leader
 //     or in its ISR (A7: else a log that lost its tail would be counted as it was before);
 //  5. it registers, in a transaction that checks the epoch.
 //
@@ -301,9 +301,6 @@ func (s *session) bumpEpoch() {
 // it of which the logs hold everything (-1: none is proven). cleanRun says how far back that goes:
 // cleanRun epochs before 'clean' lost nothing either.
 type incarnation struct{ epoch, clean, cleanRun int64 }
-
-// lostNothing is true where that is proven up to the epoch just before this one.
-func (i incarnation) lostNothing() bool { return i.clean >= 0 && i.clean == i.epoch-1 }
 
 // took notes the broker epoch that this process has just taken. The one before is the
 // process's own, which has lost nothing since, or that of a clean shutdown.

@@ -4,23 +4,48 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/tidemark-log/tidemark/broker/controller"
 	"github.com/tidemark-log/tidemark/broker/coord"
 	"github.com/tidemark-log/tidemark/broker/env"
 )
 
 // awaitFenced registers once no partition counts on the incarnation before this one
 // (rule fence-before-reregister, A7): what that had may be lost, and nobody may
-// take this one for it. The controller sees to it when the old registration is gone. Where it is
-// proven that nothing was lost, this one is as good, and no state of thousands need be read for it: the
+// take this one for it. The controller sees to it when the old registration is gone.
+//
+// Where it is proven that nothing was lost since the incarnation that a controller dealt with last, which is the only one
+// that states can name, this one is as good, and no state of thousands need be read: the
 // controller begins with it as with any other start.
 func (s *session) awaitFenced(inc incarnation) {
-	if !s.m.b.rules.FenceBeforeReregister || inc.lostNothing() {
+	if !s.m.b.rules.FenceBeforeReregister {
 		s.register(inc)
 		return
 	}
+	s.client.Get(coord.BrokersHandledPath, nil, func(data []byte, _ coord.Stat, err error) {
+		if err != nil && !errors.Is(err, coord.ErrNoNode) {
+			s.failed(err, func() { s.awaitFenced(inc) })
+			return
+		}
+		handled, _ := decodeHandled(data) // what cannot be read proves nothing
+		if inc.lostNothingSince(handled, s.m.b.static.BrokerID) {
+			s.register(inc)
+			return
+		}
+		s.awaitStates(inc)
+	})
+}
+
+// lostNothingSince is what the controller will say of this start, see controller.StartsClean.
+func (i incarnation) lostNothingSince(handled []controller.BrokerEpoch, id int32) bool {
+	at := slices.IndexFunc(handled, func(h controller.BrokerEpoch) bool { return h.Broker == id })
+	return at >= 0 && controller.StartsClean(controller.Broker{ID: id, Epoch: i.epoch, CleanEpoch: i.clean, CleanRun: i.cleanRun}, handled[at].Epoch)
+}
+
+// awaitStates looks at every partition that this broker replicates.
+func (s *session) awaitStates(inc incarnation) {
 	s.client.Children(coord.TopicsPath, nil, func(names []string, _ coord.Stat, err error) {
 		if err != nil {
-			s.failed(err, func() { s.awaitFenced(inc) })
+			s.failed(err, func() { s.awaitStates(inc) })
 			return
 		}
 		f := &fencing{s: s, done: func() { s.register(inc) }}

@@ -92,8 +92,6 @@ func drawCluster(rng *rand.Rand, o Options) clusterConfig {
 	c.broker.RulesOff = o.RulesOff
 	if o.Entry == nil { // what an entry is about has to be seen before it expires
 		c.drawRetention(rng)
-		c.broker.UncleanElection = rng.IntN(10) == 0
-		c.rules.Unclean = c.broker.UncleanElection
 	}
 	return c
 }
@@ -103,6 +101,9 @@ func (c *clusterConfig) drawRetention(rng *rand.Rand) {
 	l := &c.broker.Log
 	if rng.IntN(5) > 0 {
 		return
+	}
+	for i := range c.producers { // a producer whose batches are gone is unknown to who follows anew, as in Kafka
+		c.producers[i].idempotent = false
 	}
 	l.RetentionMs = pick(rng, int64(-1), 3000, 20_000)
 	l.RetentionBytes = pick(rng, int64(-1), 64<<10, 16<<10)
@@ -158,8 +159,8 @@ func (c *clusterConfig) drawBroker(rng *rand.Rand) {
 
 func (c *clusterConfig) String() string {
 	b := &c.broker
-	s := fmt.Sprintf("%d brokers, %d partitions × %d replicas, min ISR %d, lag max %v, session %v, fetch wait %v, flush every %s messages, group %v, segment %d B, checkpoint every %v, retention %d ms and %d B, unclean elections %v, rebalance %v every %v; latency up to %v, 1 in %d up to %v; request timeout %v; %d consumers; envelope E%d; faults every %v:",
-		c.brokers, c.partitions, c.replicas, b.MinISR, b.ReplicaLagMax, b.ZooKeeperSessionTimeout, b.ReplicaFetchWait, limit(b.Log.FlushMessages), b.FlushGroup, b.Log.SegmentBytes, b.CheckpointInterval, b.Log.RetentionMs, b.Log.RetentionBytes, b.UncleanElection, b.AutoRebalance, b.RebalanceCheck,
+	s := fmt.Sprintf("%d brokers, %d partitions × %d replicas, min ISR %d, lag max %v, session %v, fetch wait %v, flush every %s messages, group %v, segment %d B, checkpoint every %v, retention %d ms and %d B, rebalance %v every %v; latency up to %v, 1 in %d up to %v; request timeout %v; %d consumers; envelope E%d; faults every %v:",
+		c.brokers, c.partitions, c.replicas, b.MinISR, b.ReplicaLagMax, b.ZooKeeperSessionTimeout, b.ReplicaFetchWait, limit(b.Log.FlushMessages), b.FlushGroup, b.Log.SegmentBytes, b.CheckpointInterval, b.Log.RetentionMs, b.Log.RetentionBytes, b.AutoRebalance, b.RebalanceCheck,
 		c.latencyMax, c.spikes, c.spikeMax, c.requestTimeout, c.consumers, c.envelope, c.faultEvery)
 	faults := c.faults
 	for _, k := range kindsOf(&faults) {

@@ -73,6 +73,7 @@ func (c *Cluster) release(h *hold) {
 	for _, m := range h.held {
 		c.after(m.owner, c.net.low, m.f)
 	}
+	h.held, h.lost = nil, nil // whoever would lose them comes too late
 }
 
 // releaseAll lets go all of one kind; "": of every kind.

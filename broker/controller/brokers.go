@@ -75,7 +75,7 @@ func (c *Controller) brokerStarts(b *broker, r Broker) {
 		return
 	}
 	b.starting = true
-	b.unclean = !startsClean(r, b.handled)
+	b.unclean = !StartsClean(r, b.handled)
 	incarnation := b.incarnation
 	c.await(slices.Clone(b.partitions), func() {
 		if b.incarnation == incarnation {
@@ -85,8 +85,8 @@ func (c *Controller) brokerStarts(b *broker, r Broker) {
 	})
 }
 
-// startsClean: every incarnation since the one that was handled stopped cleanly.
-func startsClean(r Broker, handled int64) bool {
+// StartsClean: every incarnation since the one that was handled stopped cleanly.
+func StartsClean(r Broker, handled int64) bool {
 	return handled >= 0 && handled <= r.CleanEpoch && r.CleanEpoch-r.CleanRun <= handled && (r.CleanEpoch == handled || r.CleanEpoch == r.Epoch-1)
 }
 
