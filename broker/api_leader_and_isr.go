@@ -70,8 +70,11 @@ func (c *rolesOf) read() {
 				partitionEpoch: s.ZKVersion, controllerEpoch: s.ControllerEpoch,
 			}
 			s.UnknownTags.Each(func(tag uint32, value []byte) {
-				if tag == tagELR {
+				switch tag {
+				case tagELR:
 					roles[j].elr = decodeIDs(value)
+				case tagLastKnownELR:
+					roles[j].lastKnown = decodeIDs(value)
 				}
 			})
 			answer.Partitions[j].Default()

@@ -27,6 +27,9 @@ const (
 // the leader has to write along with each ISR (KIP-966 gives it to the controller instead).
 const tagELR = 10_000
 
+// tagLastKnownELR is the number of another: see controller.State.
+const tagLastKnownELR = 10_003
+
 // tagTopicID is the number of our own tagged field of a StopReplica topic: its id. A
 // deletion that arrives late must not hit a topic that was made again under the name.
 const tagTopicID = 10_001
@@ -117,6 +120,9 @@ func encodeLeaderAndISR(p *controller.PartitionInfo) kmsg.LeaderAndISRRequestTop
 	s.ISR, s.ZKVersion, s.Replicas, s.AddingReplicas, s.RemovingReplicas = p.ISR, p.PartitionEpoch, p.Replicas, p.Adding, p.Removing
 	if len(p.ELR) > 0 {
 		s.UnknownTags.Set(tagELR, encodeIDs(p.ELR))
+	}
+	if len(p.LastKnownELR) > 0 {
+		s.UnknownTags.Set(tagLastKnownELR, encodeIDs(p.LastKnownELR))
 	}
 	return s
 }

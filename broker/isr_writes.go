@@ -34,7 +34,7 @@ const (
 func (b *Broker) proposeISR(p *partition, pr *replica.Proposal) {
 	state := coord.PartitionState{
 		ControllerEpoch: p.controllerEpoch(), Leader: b.static.BrokerID, LeaderEpoch: pr.LeaderEpoch,
-		ISR: pr.ISR, ELR: pr.ELR, LastLeader: coord.NoBroker, // while somebody leads: what the controller would write
+		ISR: pr.ISR, ELR: pr.ELR, LastLeader: coord.NoBroker, LastKnownELR: p.lastKnownBeside(pr), // while somebody leads: what the controller would write
 	}
 	w := &isrWrite{p: p, seq: pr.Seq}
 	if pr.Joiner >= 0 {

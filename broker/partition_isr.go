@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,17 @@ func (p *partition) controllerEpoch() int32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(p.b.member.commandEpoch.Load(), p.repl.controllerEpoch)
+}
+
+// lastKnownBeside is the state's LastKnownELR beside a new ISR: it ends when that is large enough.
+func (p *partition) lastKnownBeside(pr *replica.Proposal) []int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.repl
+	if len(pr.ISR) >= min(max(int(p.cfg.Load().MinISR), 1), len(q.replicas)) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(q.lastKnown), func(id int32) bool { return slices.Contains(pr.ISR, id) || slices.Contains(pr.ELR, id) })
 }
 
 // tellISR notes what the accepted ISR is, for answers about it. Under the lock.
@@ -58,6 +70,7 @@ func (b *Broker) rereadState(p *partition) {
 				p.b.env.After(coordRetry, func() { p.b.rereadState(p) })
 			default:
 				p.repl.controllerEpoch = max(p.repl.controllerEpoch, state.ControllerEpoch)
+				p.repl.lastKnown = state.LastKnownELR
 				p.led(fx, p.repl.leader.StateRead(replica.State{
 					Leader: state.Leader, LeaderEpoch: state.LeaderEpoch, ISR: state.ISR, ELR: state.ELR, PartitionEpoch: st.Version,
 				}, p.b.env.Now()))

@@ -24,10 +24,12 @@ type replication struct {
 	marks    []byteMark      // of appends that are not visible yet, ascending
 	flushing bool            // the follower waits for a sync before its next fetch
 	isr, elr []int32         // as the controller told last, for answers about it
-	reading  bool            // the state is being read again
-	replicas []int32
-	leaderID int32
-	ticking  bool // the leader's timer runs
+	// lastKnown is the state's LastKnownELR, which the leader writes along while its ISR is below min.insync.replicas.
+	lastKnown []int32
+	reading   bool // the state is being read again
+	replicas  []int32
+	leaderID  int32
+	ticking   bool // the leader's timer runs
 	// controllerEpoch is the newest that a state of this partition named.
 	controllerEpoch int32
 }
@@ -93,6 +95,7 @@ type role struct {
 	leader          int32
 	leaderEpoch     int32
 	isr, elr        []int32
+	lastKnown       []int32
 	replicas        []int32
 	partitionEpoch  int32
 	controllerEpoch int32
@@ -132,7 +135,7 @@ const codeStaleLeaderEpochOnCommand = codeFencedLeaderEpoch
 // sameEpoch takes over an ISR or a replica set that changed within the leader epoch.
 func (p *partition) sameEpoch(fx *effects, r *role) {
 	q := p.repl
-	q.isr, q.elr, q.replicas = r.isr, r.elr, r.replicas
+	q.isr, q.elr, q.lastKnown, q.replicas = r.isr, r.elr, r.lastKnown, r.replicas
 	q.controllerEpoch = max(q.controllerEpoch, r.controllerEpoch)
 	if q.leader.Leading() {
 		p.led(fx, q.leader.StateChanged(r.state(), p.b.env.Now()))
@@ -191,7 +194,7 @@ func (p *partition) took(r *role) {
 	q := p.repl
 	q.told, q.leaderID, q.flushing = true, r.leader, false
 	q.controllerEpoch = max(q.controllerEpoch, r.controllerEpoch)
-	q.isr, q.elr, q.replicas = r.isr, r.elr, r.replicas
+	q.isr, q.elr, q.lastKnown, q.replicas = r.isr, r.elr, r.lastKnown, r.replicas
 	p.epoch = r.leaderEpoch
 }
 

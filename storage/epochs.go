@@ -98,10 +98,10 @@ func (c *epochCache) endOffset(asked int32, logEnd int64) (epoch int32, end int6
 		}
 		end = c.entries[i].start
 	}
-	if len(c.entries) == 0 || asked < 0 {
+	if len(c.entries) == 0 && !c.hasBegun || asked < 0 {
 		return -1, -1
 	}
-	return asked, end
+	return asked, end // with none but the begun one, that is the log end, where it starts
 }
 
 // endByNext is the rule before KIP-279: the start of the first epoch larger than

@@ -182,7 +182,7 @@ func (c *Controller) addToLAI(b *broker, l *LeaderAndISR, p *partition) bool {
 		return false
 	}
 	info := c.info(p)
-	info.ELR, info.Adding, info.Removing = p.state.ELR, p.adding, p.removing
+	info.ELR, info.LastKnownELR, info.Adding, info.Removing = p.state.ELR, p.state.LastKnownELR, p.adding, p.removing
 	l.Partitions = append(l.Partitions, info)
 	return true
 }

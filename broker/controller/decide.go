@@ -29,7 +29,7 @@ func (c *Controller) decide(p *partition) (s State, changed bool) {
 			s.LastLeader = old.Leader
 		}
 	}
-	s.LastKnownELR = c.lastKnown(p, &s)
+	s.LastKnownELR = c.lastKnown(p, &s, unclean)
 	if s.Leader != old.Leader || unclean {
 		s.LeaderEpoch++
 	}

@@ -115,6 +115,7 @@ type PartitionInfo struct {
 	LeaderEpoch    int32
 	ISR            []int32
 	ELR            []int32 // LeaderAndISR only: the leader writes it along with the ISR
+	LastKnownELR   []int32 // likewise
 	PartitionEpoch int32
 	Replicas       []int32
 	Adding         []int32 // LeaderAndISR only

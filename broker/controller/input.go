@@ -23,7 +23,7 @@ type State struct {
 	ISR             []int32
 	ELR             []int32 // KIP-966: out of the ISR, but with everything that is committed
 	LastLeader      int32   // who led last while there is no leader, else NoLeader
-	// LastKnownELR (KIP-966) are, while there is no leader, those that were in the ISR or the ELR and
+	// LastKnownELR (KIP-966) are, while the ISR is below min.insync.replicas, those that were in ISR or ELR and
 	// lost that by an unclean start. One of them may still have everything.
 	LastKnownELR []int32
 }

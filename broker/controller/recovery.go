@@ -113,10 +113,10 @@ func compareLogs(a, b ReplicaLog) int {
 	return cmp.Or(cmp.Compare(a.LastEpoch, b.LastEpoch), cmp.Compare(a.End, b.End))
 }
 
-// lastKnown is LastKnownELR beside the new state s: while nobody leads, who was in ISR or
+// lastKnown is LastKnownELR beside the new state s: while the high watermark stands, who was in ISR or
 // ELR and is in neither now.
-func (c *Controller) lastKnown(p *partition, s *State) []int32 {
-	if s.Leader != NoLeader || !c.cfg.Rules.ELR || !c.cfg.Rules.CompareLogs {
+func (c *Controller) lastKnown(p *partition, s *State, unclean bool) []int32 {
+	if unclean || len(s.ISR) >= p.minISR() || !c.cfg.Rules.ELR || !c.cfg.Rules.CompareLogs {
 		return nil
 	}
 	var known []int32
