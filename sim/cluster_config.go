@@ -90,18 +90,15 @@ func drawCluster(rng *rand.Rand, o Options) clusterConfig {
 	}
 	c.endsAsked = pick(rng, 30, 5)
 	c.broker.RulesOff = o.RulesOff
-	if o.Entry == nil { // what an entry is about has to be seen before it expires
+	if o.Retention {
 		c.drawRetention(rng)
 	}
 	return c
 }
 
-// drawRetention lets some clusters delete what is old or much, some of it before it is read (S20, S23).
+// drawRetention lets clusters delete what is old or much, some of it before it is read (S20, S23).
 func (c *clusterConfig) drawRetention(rng *rand.Rand) {
 	l := &c.broker.Log
-	if rng.IntN(5) > 0 {
-		return
-	}
 	for i := range c.producers { // a producer whose batches are gone is unknown to who follows anew, as in Kafka
 		c.producers[i].idempotent = false
 	}

@@ -64,6 +64,9 @@ type Options struct {
 	// Scenario is what happens instead of drawn faults; nil: none. Bug plays it with its rules off.
 	Scenario *experiments.Scenario
 	Bug      bool
+	// Retention: the cluster deletes what is old or much, so that logs of the same partition begin at
+	// different offsets, and all of a log may be gone.
+	Retention bool
 	// Entry is of whom a drawn cluster has the vector: Bug with its rules off. nil: of none.
 	Entry *experiments.Scenario
 	// RulesOff are replication rules that its brokers do without.

@@ -94,11 +94,12 @@ const savedFormat = 1
 
 // Saved is a run of a cluster written down: what to play, with the faults one by one, and what came of it.
 type Saved struct {
-	Format   int      `toml:"format"`
-	Seed     uint64   `toml:"seed"`
-	Brokers  int      `toml:"brokers"`
-	RulesOff []string `toml:"rules_off,omitempty"`
-	Batches  []int    `toml:"batches,omitempty"` // of each producer
+	Format    int      `toml:"format"`
+	Seed      uint64   `toml:"seed"`
+	Brokers   int      `toml:"brokers"`
+	RulesOff  []string `toml:"rules_off,omitempty"`
+	Retention bool     `toml:"retention,omitempty"`
+	Batches   []int    `toml:"batches,omitempty"` // of each producer
 
 	Hash      string `toml:"hash"`      // of the trace
 	Violation string `toml:"violation"` // "": none
@@ -112,7 +113,7 @@ func Save(o Options, r Result) (*Saved, error) {
 	if o.Brokers < 1 || o.Scenario != nil {
 		return nil, errors.New("only the run of a cluster's seed has faults that can be written down one by one")
 	}
-	s := &Saved{Format: savedFormat, Seed: r.Seed, Brokers: o.Brokers, RulesOff: o.RulesOff}
+	s := &Saved{Format: savedFormat, Seed: r.Seed, Brokers: o.Brokers, RulesOff: o.RulesOff, Retention: o.Retention}
 	s.takes(r)
 	return s, nil
 }
@@ -126,7 +127,7 @@ func hashInWords(h uint64) string { return fmt.Sprintf("%016x", h) }
 
 // Options are those of the run again.
 func (s *Saved) Options() Options {
-	o := Options{Brokers: s.Brokers, RulesOff: s.RulesOff, Batches: s.Batches, Only: []int{}}
+	o := Options{Brokers: s.Brokers, RulesOff: s.RulesOff, Retention: s.Retention, Batches: s.Batches, Only: []int{}}
 	for _, f := range s.Faults {
 		o.Only = append(o.Only, f.Number)
 	}

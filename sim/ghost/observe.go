@@ -275,6 +275,9 @@ func (s *State) StateWritten(tp TP, n StateNode, controllerEpoch int32) {
 	p.s27ControllerFence(old, n, controllerEpoch)
 	if n.LeaderEpoch != old.LeaderEpoch {
 		s.Elections++
+		if n.Leader >= 0 { // its log may begin later than its predecessor's did
+			p.start = max(p.start, p.replica(n.Leader).start)
+		}
 		if n.Leader >= 0 && len(old.ISR)+len(old.ELR) == 0 && !s.rules.Unclean {
 			s.probe("election of the longest log", 1)
 		} else if n.Leader >= 0 && !slices.Contains(old.ISR, n.Leader) && !slices.Contains(old.ELR, n.Leader) {
