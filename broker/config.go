@@ -202,6 +202,9 @@ func (c *Config) check() (keys []string, err error) {
 		return []string{"min.insync.replicas"}, fmt.Errorf("min.insync.replicas=%d: without zookeeper.connect this broker is a cluster of one; the only valid value is 1", c.MinISR)
 	case c.ZooKeeperConnect != "" && c.Log.Engine != storage.EngineLog:
 		return []string{"zookeeper.connect", "lab.storage.engine"}, fmt.Errorf("lab.storage.engine=%s is not replicated: it needs a cluster of one, so leave zookeeper.connect empty", c.Log.Engine)
+	case c.ZooKeeperConnect != "" && c.ReplicaFetchWait > c.ReplicaLagMax:
+		return []string{"replica.fetch.wait.max.ms", "replica.lag.time.max.ms"}, fmt.Errorf("replica.fetch.wait.max.ms=%d is more than replica.lag.time.max.ms=%d: followers would leave the ISR while they wait for records; make it smaller",
+			c.ReplicaFetchWait.Milliseconds(), c.ReplicaLagMax.Milliseconds())
 	case len(c.LogDirs) == 0:
 		return []string{"log.dirs", "log.dir"}, fmt.Errorf("log.dirs is empty: name at least one directory")
 	case len(c.Listeners) == 0:

@@ -129,6 +129,11 @@ func (c *clusterConfig) drawBroker(rng *rand.Rand) {
 	b.ZooKeeperConnectTimeout = 24 * time.Hour // a start waits as long as it takes
 	b.ReplicaLagMax = pick(rng, time.Second, 3*time.Second, 10*time.Second, 30*time.Second)
 	b.ReplicaFetchWait = pick(rng, 20*time.Millisecond, 100*time.Millisecond, 500*time.Millisecond, 3*time.Second)
+	slowest := b.ReplicaFetchWait + 500*time.Millisecond // of what a follower that is well may take between two fetches
+	if c.spikes > 0 {
+		slowest += 3 * c.spikeMax
+	}
+	b.ReplicaLagMax = max(b.ReplicaLagMax, slowest)
 	b.ReplicaFetchBackoff = pick(rng, 20*time.Millisecond, 200*time.Millisecond)
 	b.ReplicaFetchBytes = pick(rng, 1024, 8<<10, 1<<20)
 	b.AutoRebalance = rng.IntN(2) == 0

@@ -91,6 +91,7 @@ func (s *State) LogOpened(id int32, tp TP, b Bounds, found []Entry) {
 	// What was flushed stays so, though the new process may not know of it.
 	r.start, r.end, r.flushed, r.hw = b.Start, b.End, min(max(r.flushed, b.Flushed), b.End), min(b.HighWatermark, b.End)
 	r.leads, r.epoch, r.truncates = false, -1, -1
+	p.expired(r)
 	p.advance(r)
 	r.unsure = false
 	if r.b.lossy && (r.agrees < p.end() || was > b.End) {
@@ -135,11 +136,7 @@ func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
 		if r.leads {
 			p.start = max(p.start, b.Start)
 		}
-		if r.agrees < b.Start && b.Start <= p.start { // what it had wrong is gone, as all had to go
-			i, _ := at(r.log, b.Start)
-			r.log, r.agrees = r.log[i:], b.Start
-			p.advance(r)
-		}
+		p.expired(r)
 	}
 	switch {
 	case b.Start == b.End && b.End != r.end: // emptied, to begin elsewhere
@@ -161,6 +158,15 @@ func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
 		p.checkLoss()
 		p.s4LeaderCompleteness()
 		p.checkCandidates()
+	}
+}
+
+// expired: what a replica lacked or had wrong before its log start is gone, as all had to go by a leader's.
+func (p *partition) expired(r *replica) {
+	if r.agrees < r.start && r.start <= p.start {
+		i, _ := at(r.log, r.start)
+		r.log, r.agrees = r.log[i:], r.start
+		p.advance(r)
 	}
 }
 
