@@ -212,19 +212,25 @@ func (l *segmentLog) leadsTo(s *segment, pos, last int64) (bool, error) {
 func (l *segmentLog) scanTo(s *segment, pos, offset int64) (int64, record.Header, error) {
 	w := l.walk(s, s.size)
 	defer w.done()
+	before := pos // the last batch that was walked over
 	for pos < s.size {
 		h, err := w.header(pos)
 		if isDamage(err) {
 			t, lookErr := l.lookBehind(s, pos, s.size, s.base)
+			if lookErr == nil && !t.found && before < pos {
+				// Recovery may have taken that one for damaged by what its header does not show, and cut the log within it.
+				t, lookErr = l.lookBehind(s, before+1, s.size, s.base)
+			}
 			if lookErr != nil || !t.found || t.header.BaseOffset > offset {
 				return pos, h, errors.Join(err, lookErr)
 			}
-			pos = t.pos
+			before, pos = t.pos, t.pos
 			continue
 		}
 		if err != nil || h.LastOffset() >= offset {
 			return pos, h, err
 		}
+		before = pos
 		pos += int64(h.Size())
 	}
 	return s.size, record.Header{}, nil
