@@ -121,6 +121,11 @@ func (l *segmentLog) cutSegment(i int, pos, end int64) error {
 	s.size, s.durable = pos, min(s.durable, pos)
 	s.sealed = false
 	if pinned {
+		// What stays behind the cut has to be whole: torn by a power cut it would look
+		// like the end of the log, and recovery would drop the segments that follow.
+		if err := l.syncLog(s); err != nil {
+			return err
+		}
 		if err := l.sealIndexes(s); err != nil {
 			return err
 		}
@@ -161,6 +166,16 @@ func (l *segmentLog) cutFile(s *segment, pos int64) error {
 	}
 	s.cutAt = -1
 	return l.syncNames()
+}
+
+func (l *segmentLog) syncLog(s *segment) error {
+	if err := l.open(s); err != nil {
+		return l.fail("fsync", s.path(), s.size, err)
+	}
+	if err := s.log.Sync(); err != nil {
+		return l.fail("fsync", s.path(), s.size, err)
+	}
+	return nil
 }
 
 func (l *segmentLog) syncNames() error {
