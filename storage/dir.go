@@ -149,6 +149,13 @@ func (d *Dir) load() error {
 			d.deleted = append(d.deleted, deletedPartition{path: d.file(name)})
 		}
 	}
+	if len(here) > 0 && !d.clean {
+		// A process that was killed may have made a partition and not come to sync its
+		// name: whoever finds it opens it as one that is there to stay.
+		if err := d.fs.SyncDir(d.path); err != nil {
+			return fmt.Errorf("log directory %s: %w", d.path, err)
+		}
+	}
 	for _, offsets := range []map[topicPartition]int64{d.recovery, d.watermarks, d.starts} {
 		for _, tp := range slices.SortedFunc(maps.Keys(offsets), compareTopicPartition) {
 			if !here[tp] {

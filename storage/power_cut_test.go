@@ -204,3 +204,53 @@ func TestAFailedRemovalDuringRecoveryIsAnError(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatACutLeavesUnderAReaderDoesNotEndTheLog(t *testing.T) {
+	disk, cfg := vfs.NewSim(nil), testConfig()
+	l, _ := testOpen(t, testDir(t, disk), cfg)
+	fill(t, l, 2, batchSpec{valueSize: 100})
+	testFlush(t, l)
+	fill(t, l, 1, batchSpec{valueSize: 3000}) // of more sectors than one, and none durable
+	read, err := l.Read(0, l.LogEndOffset(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Release()
+	if err := l.Truncate(2); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, l, 2, batchSpec{valueSize: 100}) // in a new file, as the reader holds the old one
+	testFlush(t, l)
+	for _, checkpoint := range []bool{false, true} {
+		if checkpoint { // the old file lies below the recovery point then
+			if err := l.dir.Checkpoint(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		afterPowerCuts(t, disk, cfg, func(t *testing.T, l *segmentLog) {
+			if l.LogEndOffset() != 4 {
+				t.Errorf("log end offset %d of 4, all flushed (checkpoint: %v)", l.LogEndOffset(), checkpoint)
+			}
+			if got := len(readAll(t, l, 0, 1<<20)); got != 4 {
+				t.Errorf("%d batches are read, of 4", got)
+			}
+		})
+	}
+}
+
+func TestAPartitionThatAKilledProcessMadeIsThereAfterAPowerCut(t *testing.T) {
+	disk, cfg := vfs.NewSim(nil), testConfig()
+	testDir(t, disk)
+	if err := disk.MkdirAll("data/orders-0"); err != nil { // and then it was killed
+		t.Fatal(err)
+	}
+	disk.Kill()
+	l, _ := testOpen(t, testDir(t, disk), cfg)
+	fill(t, l, 3, batchSpec{valueSize: 100})
+	testFlush(t, l)
+	afterPowerCuts(t, disk, cfg, func(t *testing.T, l *segmentLog) {
+		if l.LogEndOffset() != 3 {
+			t.Errorf("log end offset %d of 3, all flushed", l.LogEndOffset())
+		}
+	})
+}
