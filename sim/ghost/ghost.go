@@ -206,6 +206,17 @@ type replica struct {
 	lossy bool
 	// unmended: since a lossy restart it has not been in the ISR as a registered broker, in however many lives.
 	unmended bool
+	// had: a lossy fault may have taken what lay below, and the leader counted it; 0 once it has fetched again.
+	had int64
+}
+
+// loses notes a lossy fault: what a leader may have counted here may be gone.
+func (r *replica) loses(flushBeforeAck bool) {
+	if flushBeforeAck {
+		r.had = max(r.had, r.flushed)
+	} else {
+		r.had = max(r.had, r.end)
+	}
 }
 
 func (p *partition) end() int64 {

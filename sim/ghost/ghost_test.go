@@ -270,6 +270,14 @@ func TestEachInvariantCatchesItsFault(t *testing.T) {
 			c.commit(1, 1, 1, 2, 3)
 			c.ack(1, x)
 		}},
+		{"an acknowledgement that counts on a lost disk for what it never held", "S8", strict, func(c *cluster) {
+			c.committed(1)
+			c.Stopped(2, true)
+			c.DiskSwapped(2)
+			x := c.batch(1, 0)
+			c.write(x, 1)
+			c.ack(1, x)
+		}},
 		{"an acknowledgement of what the leader does not hold", "S8", strict, func(c *cluster) { c.ack(1, c.batch(0, 0)) }},
 		{"a high watermark that falls in an epoch", "S9", strict, func(c *cluster) { c.committed(2); c.commit(1, 1, 1, 2, 3) }},
 		{"a high watermark past the end", "S9", strict, func(c *cluster) { c.commit(1, 1, 1, 2, 3) }},
@@ -438,13 +446,17 @@ func TestALossyReplicaThatLacksNothingMayLead(t *testing.T) {
 	}
 }
 
-// TestACopyThatALossyFaultTookCounts: its follower had it when it was counted.
+// TestACopyThatALossyFaultTookCounts: its follower had it when it was counted, in
+// however many lives its broker has begun since.
 func TestACopyThatALossyFaultTookCounts(t *testing.T) {
 	c := fresh(strict)
 	x := c.batch(0, 0)
 	c.write(x, 1, 2, 3)
 	c.Stopped(2, true)
 	c.DiskSwapped(2)
+	c.Started(2)
+	c.Stopped(2, false)
+	c.Started(2)
 	c.Registered(3, true)
 	c.state(1, 0, []int32{1, 2}, nil)
 	c.LogRemoved(3, t0)

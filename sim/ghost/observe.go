@@ -38,6 +38,9 @@ func (s *State) Stopped(id int32, lossy bool) {
 		r := p.replica(id)
 		r.leads = false
 		r.unsure = r.unsure || lossy
+		if lossy {
+			r.loses(s.rules.FlushBeforeAck)
+		}
 	}
 }
 
@@ -47,6 +50,7 @@ func (s *State) DiskSwapped(id int32) {
 	for _, p := range s.sorted {
 		r := p.replica(id)
 		if r.here {
+			r.loses(s.rules.FlushBeforeAck)
 			r.empty(0)
 			r.here, r.agrees, r.lossy = false, 0, p.end() > 0
 			p.checkLoss()
@@ -113,6 +117,7 @@ func (s *State) LogAppended(id int32, tp TP, batches []Entry, replica bool) {
 		}
 		p.noteAppend(r, e)
 	}
+	r.had = 0 // who fetches has told its leader how far it reaches
 	p.advance(r)
 }
 
@@ -127,7 +132,7 @@ func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
 	p := s.partition(tp)
 	r := p.replica(id)
 	r.truncates = -1
-	r.flushed = max(r.flushed, b.Flushed)
+	r.flushed, r.had = max(r.flushed, b.Flushed), min(r.had, b.End)
 	if b.Start > r.start || b.End < b.Start {
 		if len(r.log) > 0 && b.Start <= r.end {
 			p.s23RetentionSafe(r, b.Start, nowMs)
