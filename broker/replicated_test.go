@@ -35,6 +35,7 @@ type clusterNode struct {
 	env    *brokertest.Env
 	broker *broker.Broker
 	client *coord.ModelClient
+	meddle func(call, path string, answer func()) (taken bool) // see meddled
 	dead   bool
 	cut    bool // nobody reaches it, and it reaches nobody
 	ready  bool
@@ -88,7 +89,7 @@ func (c *cluster) start(id int32, disk *vfs.Sim) *clusterNode {
 	}
 	n.env.Coord = func(timeout time.Duration, state func(coord.SessionState)) coord.Client {
 		n.client = c.model.Open(scheduler{c.loop, n}, fmt.Sprint(id), timeout, state)
-		return n.client
+		return meddled{n.client, n}
 	}
 	cfg, err := broker.ParseConfig(nil, append([]string{
 		"log.dirs=/data", fmt.Sprintf("broker.id=%d", id), "zookeeper.connect=model", fmt.Sprintf("listeners=PLAINTEXT://b%d:9092", id),

@@ -1,0 +1,44 @@
+package broker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tidemark-log/tidemark/broker/coord"
+)
+
+// TestAnOlderListOfBrokersTakesNobodyForDead: (1) a broker dies, and the controller reads the list without it; the registration of one
+// that is in the list is answered late. (2) The broker is back, and the controller has read the list with it. (3) The late answer
+// comes, and with it the list of (1): no watch tells that it is wrong.
+func TestAnOlderListOfBrokersTakesNobodyForDead(t *testing.T) {
+	c := newCluster(t, 3, "min.insync.replicas=2")
+	c.create("t", 1, 3)
+	c.wantISR("t", 0, 3)
+	boss := controllerOf(t, c)
+	away := boss%3 + 1
+	var late func()
+	c.nodes[boss].meddle = func(call, path string, answer func()) bool {
+		if call != "get" || path != coord.BrokerIDPath(boss) || late != nil {
+			return false
+		}
+		late = answer
+		return true
+	}
+	c.kill(away)
+	for i := 0; late == nil; i++ {
+		c.advance(time.Millisecond)
+		if i == 20_000 {
+			t.Fatalf("the controller does not look who is there\n%s", c.reports())
+		}
+	}
+	c.start(away, c.nodes[away].disk)
+	c.advance(3 * time.Second)
+	c.wantISR("t", 0, 3)
+	late()
+	for range 100 {
+		c.advance(100 * time.Millisecond)
+		if p := c.partition("t", 0); len(p.ISR) != 3 || len(p.OfflineReplicas) != 0 {
+			t.Fatalf("broker %d lives, and the partition has the ISR %v, and %v offline\n%s", away, p.ISR, p.OfflineReplicas, c.reports())
+		}
+	}
+}
