@@ -216,6 +216,31 @@ func TestALeadersEpochIsKnownBeforeItsFirstBatch(t *testing.T) {
 	})
 }
 
+// TestOlderEpochsEndWhereTheFirstBeginsInAnEmptyLog: a leader of whose log retention has left nothing begins an epoch. What its
+// followers have of older ones is committed, and ends where that begins: told nothing, they cut it and began at 0.
+func TestOlderEpochsEndWhereTheFirstBeginsInAnEmptyLog(t *testing.T) {
+	followers(t, func(t *testing.T, l Log, cfg LogConfig) {
+		const start = 40
+		if err := l.TruncateFullyAndStartAt(start); err != nil {
+			t.Fatal(err)
+		}
+		if found, end := l.EndOffsetForEpoch(4); found != -1 || end != -1 {
+			t.Errorf("before any epoch: epoch %d ends at %d", found, end)
+		}
+		if err := l.AssignEpoch(6, start); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			asked, found int32
+			end          int64
+		}{{-1, -1, -1}, {0, 0, start}, {5, 5, start}, {6, 6, start}, {7, 6, start}} {
+			if found, end := l.EndOffsetForEpoch(c.asked); found != c.found || end != c.end {
+				t.Errorf("epoch %d: %d ends at %d, want %d at %d", c.asked, found, end, c.found, c.end)
+			}
+		}
+	})
+}
+
 func TestNoLogStartPassesTheHighWatermark(t *testing.T) {
 	followers(t, func(t *testing.T, l Log, cfg LogConfig) {
 		for range 4 {
