@@ -93,6 +93,9 @@ func drawCluster(rng *rand.Rand, o Options) clusterConfig {
 	if o.Retention {
 		c.drawRetention(rng)
 	}
+	if o.Unclean {
+		c.broker.UncleanElection, c.rules.Unclean = true, true
+	}
 	return c
 }
 

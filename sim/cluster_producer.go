@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-log/tidemark/experiments/history"
+	"github.com/tidemark-log/tidemark/sim/ghost"
 )
 
 // clusterProducer sends batches of unique records to the leaders of their partitions, in order
@@ -222,8 +223,14 @@ func (c *Cluster) acknowledged(l *producerLane, b *outgoing, base int64) {
 }
 
 // outOfSequence: for the first in line it says that the log has lost what was
-// acknowledged before, which only an unclean election may do.
+// acknowledged before, which only an unclean election may do. A leader that has not
+// heard of its successor says so of its own log, which ends earlier: others are asked then.
 func (l *producerLane) outOfSequence(b *outgoing, code int16) {
+	if !l.c.ghost.Told(ghost.TP{Topic: topicName, Partition: l.partition}, l.leader) {
+		l.c.trace.probe("sequence refused by a deposed leader")
+		l.again()
+		return
+	}
 	if l.queue[0] == b && !l.c.cfg.rules.Unclean && l.c.cfg.rules.RetentionMs < 0 && l.c.cfg.rules.RetentionBytes < 0 {
 		l.c.violated("S16 NoSessionGap: producer %d (id %d): batch %d, sequence %d, the first not acknowledged of partition %d, is refused with error %d", l.p.number, b.Session, b.Number, b.Sequence, l.partition, code)
 		return

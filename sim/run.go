@@ -67,6 +67,8 @@ type Options struct {
 	// Retention: the cluster deletes what is old or much, so that logs of the same partition begin at
 	// different offsets, and all of a log may be gone.
 	Retention bool
+	// Unclean: replicas outside ISR and ELR may be elected, and take what they lack with them.
+	Unclean bool
 	// Entry is of whom a drawn cluster has the vector: Bug with its rules off. nil: of none.
 	Entry *experiments.Scenario
 	// RulesOff are replication rules that its brokers do without.

@@ -99,6 +99,7 @@ type Saved struct {
 	Brokers   int      `toml:"brokers"`
 	RulesOff  []string `toml:"rules_off,omitempty"`
 	Retention bool     `toml:"retention,omitempty"`
+	Unclean   bool     `toml:"unclean,omitempty"`
 	Batches   []int    `toml:"batches,omitempty"` // of each producer
 
 	Hash      string `toml:"hash"`      // of the trace
@@ -113,7 +114,7 @@ func Save(o Options, r Result) (*Saved, error) {
 	if o.Brokers < 1 || o.Scenario != nil {
 		return nil, errors.New("only the run of a cluster's seed has faults that can be written down one by one")
 	}
-	s := &Saved{Format: savedFormat, Seed: r.Seed, Brokers: o.Brokers, RulesOff: o.RulesOff, Retention: o.Retention}
+	s := &Saved{Format: savedFormat, Seed: r.Seed, Brokers: o.Brokers, RulesOff: o.RulesOff, Retention: o.Retention, Unclean: o.Unclean}
 	s.takes(r)
 	return s, nil
 }
@@ -127,7 +128,7 @@ func hashInWords(h uint64) string { return fmt.Sprintf("%016x", h) }
 
 // Options are those of the run again.
 func (s *Saved) Options() Options {
-	o := Options{Brokers: s.Brokers, RulesOff: s.RulesOff, Retention: s.Retention, Batches: s.Batches, Only: []int{}}
+	o := Options{Brokers: s.Brokers, RulesOff: s.RulesOff, Retention: s.Retention, Unclean: s.Unclean, Batches: s.Batches, Only: []int{}}
 	for _, f := range s.Faults {
 		o.Only = append(o.Only, f.Number)
 	}

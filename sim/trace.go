@@ -175,7 +175,7 @@ var clusterProbeNames = []string{
 // clusterRareNames are counted too, and need not be reached by every sweep.
 var clusterRareNames = []string{
 	"stale controller refused", "command to an earlier incarnation refused", "controlled shutdown not yet", "follower of another epoch refused", "follower told that it diverges", "conditional write refused", "follower behind its consumer", "read that ends before the log", "state written as it was",
-	"damage reported", "segments deleted by retention", "idempotent session begun anew", "offset out of range", "consumer saw a truncation", "records expired before they were read",
+	"sequence refused by a deposed leader", "damage reported", "segments deleted by retention", "idempotent session begun anew", "offset out of range", "consumer saw a truncation", "records expired before they were read",
 }
 
 func clusterProbes() []string { return append(slices.Clone(clusterProbeNames), clusterRareNames...) }

@@ -52,6 +52,7 @@ func simFlags(cmd *cobra.Command, o *sim.Options) {
 	f.StringVar(&o.Plant, "plant", "", "plant a known fault")
 	f.IntVar(&o.Brokers, "brokers", 3, "simulate a cluster of so many brokers; 0, or a --plant: one broker alone, which replicates nothing")
 	f.BoolVar(&o.Retention, "retention", false, "the cluster deletes what is old or much")
+	f.BoolVar(&o.Unclean, "unclean", false, "a replica from outside ISR and ELR may be elected, and takes what it lacks with it")
 	f.StringSliceVar(&o.RulesOff, "rules-off", nil, "replication rules that the brokers of a cluster do without, see lab.rules.off")
 }
 
@@ -69,6 +70,8 @@ func checkSimOptions(cmd *cobra.Command, o *sim.Options) error {
 		return fmt.Errorf("--plant %s: is planted into one broker alone; leave --brokers out", o.Plant)
 	case o.Brokers == 0 && o.Retention:
 		return fmt.Errorf("--retention: a broker alone draws that by itself; leave --plant and --brokers 0 out")
+	case o.Brokers == 0 && o.Unclean:
+		return fmt.Errorf("--unclean: a broker alone elects nobody; leave --plant and --brokers 0 out")
 	case o.Brokers == 0 && len(o.RulesOff) > 0:
 		return fmt.Errorf("--rules-off: a broker alone replicates nothing; leave --plant and --brokers 0 out")
 	}
@@ -220,6 +223,9 @@ func writeViolation(w io.Writer, r sim.Result, o sim.Options) {
 	}
 	if o.Retention {
 		again += " --retention"
+	}
+	if o.Unclean {
+		again += " --unclean"
 	}
 	if len(o.RulesOff) > 0 {
 		again += " --rules-off " + strings.Join(o.RulesOff, ",")

@@ -78,7 +78,7 @@ func (r simRunFlags) check(cmd *cobra.Command, args []string) error {
 		of = "a seed"
 	}
 	for _, name := range map[string][]string{
-		"a scenario": {"seed", "plant", "brokers", "rules-off", "retention", "save", "entry"}, "a seed": {"vector-only"},
+		"a scenario": {"seed", "plant", "brokers", "rules-off", "retention", "unclean", "save", "entry"}, "a seed": {"vector-only"},
 	}[of] {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s: has no meaning for %s", name, of)

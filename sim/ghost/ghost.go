@@ -200,7 +200,9 @@ type replica struct {
 	leads   bool
 	epoch   int32 // leader epoch that it acts in; -1: none
 	epochHW int64 // as leader in this epoch
-	unsure  bool  // a power cut has come since the log was opened last
+	// reconciled is the last allowed unclean election that it leads after, or has taken batches of a leader after.
+	reconciled int32
+	unsure     bool // a power cut has come since the log was opened last
 	// lossy: a lossy restart took something that it had, committed by then or not (its leader may
 	// have counted it and commit it later), and it has not reached TRUEHW again under a leader.
 	lossy bool

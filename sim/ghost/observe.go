@@ -118,6 +118,9 @@ func (s *State) LogAppended(id int32, tp TP, batches []Entry, replica bool) {
 		p.noteAppend(r, e)
 	}
 	r.had = 0 // who fetches has told its leader how far it reaches
+	if r.epoch >= p.unclean {
+		r.reconciled = p.unclean
+	}
 	p.advance(r)
 }
 
@@ -132,7 +135,7 @@ func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
 	p := s.partition(tp)
 	r := p.replica(id)
 	r.truncates = -1
-	r.flushed, r.had = max(r.flushed, b.Flushed), min(r.had, b.End)
+	r.flushed = max(r.flushed, b.Flushed)
 	if b.Start > r.start || b.End < b.Start {
 		if len(r.log) > 0 && b.Start <= r.end {
 			p.s23RetentionSafe(r, b.Start, nowMs)
@@ -142,6 +145,9 @@ func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
 			p.start = max(p.start, b.Start)
 		}
 		p.expired(r)
+	}
+	if b.End != r.end {
+		r.had = min(r.had, b.End)
 	}
 	switch {
 	case b.Start == b.End && b.End != r.end: // emptied, to begin elsewhere
@@ -205,6 +211,9 @@ func (s *State) BecameLeader(id int32, tp TP, epoch int32) {
 	r.leads, r.epoch = true, epoch
 	p.start = max(p.start, r.start) // its log may begin later than its predecessor's did
 	p.maybeMended(r)
+	if epoch >= p.unclean {
+		r.reconciled = p.unclean
+	}
 	if p.unclean > 0 && epoch == p.unclean {
 		p.reset(r)
 	}
@@ -359,8 +368,9 @@ func (p *partition) checkCandidates() {
 // checkLoss checks what the loss of a copy can break.
 func (p *partition) checkLoss() { p.s7NoGlobalLoss() }
 
-// doomed says that a replica acts in an epoch before an unclean election.
-func (p *partition) doomed(r *replica) bool { return r.epoch < p.unclean }
+// doomed says that a replica acts in an epoch before an unclean election, or follows
+// in a later one and has not yet taken anything from its leader: it truncates step by step.
+func (p *partition) doomed(r *replica) bool { return r.epoch < p.unclean || r.reconciled < p.unclean }
 
 // reset begins the ghost state of the partition anew after an election from
 // outside ISR and ELR that was allowed: what the new leader lacks is legally gone.
