@@ -293,6 +293,9 @@ func (c *Cluster) die(n *node, power bool) {
 		client.Abandon()
 	}
 	n.endLife()
+	if !i.stopping { // then logs were flushed and closed, which nobody tells of
+		c.lookAtRecoveryPoints(n)
+	}
 	c.ghost.Stopped(n.id, power)
 	c.breakAll(func(k *conn) bool { return k.owner == &i.process })
 	if power {

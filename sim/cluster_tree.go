@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tidemark-log/tidemark/broker/coord"
@@ -103,6 +104,38 @@ func (c *Cluster) lookAtBrokers(tree *coord.Tree) {
 	}
 }
 
+// lookAtRecoveryPoints tells the ghost where a next life of the broker would begin to recover.
+func (c *Cluster) lookAtRecoveryPoints(n *node) {
+	for i := range c.cfg.partitions {
+		if point, known := recoveryPointOnDisk(n.disk, topicName, i); known {
+			c.ghost.RecoveryPoint(n.id, tp(i), point)
+		}
+	}
+}
+
+// recoveryPointOnDisk reads the checkpoint of what is durable, past every hook.
+func recoveryPointOnDisk(disk *vfs.Sim, topic string, partition int32) (offset int64, known bool) {
+	for line := range strings.Lines(string(contentOnDisk(disk, path.Join(logDir, "recovery-point-offset-checkpoint")))) {
+		if rest, ok := strings.CutPrefix(line, fmt.Sprintf("%s %d ", topic, partition)); ok {
+			offset, err := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+			return offset, err == nil
+		}
+	}
+	return 0, false
+}
+
+func contentOnDisk(disk *vfs.Sim, name string) []byte {
+	f, err := disk.Open(name, vfs.ReadOnly)
+	if err != nil {
+		return nil
+	}
+	size, _ := f.Size()
+	data := make([]byte, size)
+	_, _ = f.ReadAt(data, 0)
+	_ = f.Close()
+	return data
+}
+
 // entriesOnDisk reads a partition's segments as they lie on a node's disk, past every
 // hook: the whole batches from the first on.
 func entriesOnDisk(disk *vfs.Sim, topic string, partition int32) []ghost.Entry {
@@ -113,18 +146,9 @@ func entriesOnDisk(disk *vfs.Sim, topic string, partition int32) []ghost.Entry {
 	}
 	var all []ghost.Entry
 	for _, name := range names {
-		if !strings.HasSuffix(name, ".log") {
-			continue
+		if strings.HasSuffix(name, ".log") {
+			all = append(all, ghost.Entries(contentOnDisk(disk, path.Join(dir, name)))...)
 		}
-		f, err := disk.Open(path.Join(dir, name), vfs.ReadOnly)
-		if err != nil {
-			return all
-		}
-		size, _ := f.Size()
-		data := make([]byte, size)
-		_, _ = f.ReadAt(data, 0)
-		_ = f.Close()
-		all = append(all, ghost.Entries(data)...)
 	}
 	return all
 }

@@ -279,6 +279,12 @@ func TestEachInvariantCatchesItsFault(t *testing.T) {
 			c.ack(1, x)
 		}},
 		{"an acknowledgement of what the leader does not hold", "S8", strict, func(c *cluster) { c.ack(1, c.batch(0, 0)) }},
+		{"a recovery point above what is flushed", "S26", strict, func(c *cluster) {
+			c.committed(2)
+			c.LogChanged(1, t0, Bounds{End: 2, Flushed: 1}, 0)
+			c.RecoveryPoint(1, t0, 1)
+			c.RecoveryPoint(1, t0, 2)
+		}},
 		{"a high watermark that falls in an epoch", "S9", strict, func(c *cluster) { c.committed(2); c.commit(1, 1, 1, 2, 3) }},
 		{"a high watermark past the end", "S9", strict, func(c *cluster) { c.commit(1, 1, 1, 2, 3) }},
 		{"an end offset that goes back for a client (G4)", "S9", strict, func(c *cluster) { c.S9EndOffset(t0, 10, 8, 0) }},

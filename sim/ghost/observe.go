@@ -44,6 +44,14 @@ func (s *State) Stopped(id int32, lossy bool) {
 	}
 }
 
+// RecoveryPoint: when a broker's life ends its checkpoint says that everything below offset is durable.
+func (s *State) RecoveryPoint(id int32, tp TP, offset int64) {
+	p := s.partition(tp)
+	if r := p.replica(id); r.here && !r.removes {
+		p.s26RecoveryPoint(r, offset)
+	}
+}
+
 // DiskSwapped: the broker's disk was replaced by an empty one while it was down.
 func (s *State) DiskSwapped(id int32) {
 	s.broker(id).lost = true

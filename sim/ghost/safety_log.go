@@ -108,6 +108,13 @@ func (p *partition) s23RetentionSafe(r *replica, start, nowMs int64) {
 	}
 }
 
+// s26RecoveryPoint: the checkpoint calls nothing durable that is not, or recovery would not look at it (H3).
+func (p *partition) s26RecoveryPoint(r *replica, offset int64) {
+	if offset > r.flushed {
+		p.s.fail("S26 RecoveryFaithful", "%v on broker %d: the recovery point is %d, and durable is what lies below %d", p.tp, r.b.id, offset, r.flushed)
+	}
+}
+
 // s26RecoveryFaithful: after a start the log is the longest valid beginning of what it
 // was. A mere death of the process loses nothing, a power cut nothing that was flushed.
 func (p *partition) s26RecoveryFaithful(r *replica, b Bounds, found []Entry) {
