@@ -16,25 +16,13 @@ func TestAnOlderListOfBrokersTakesNobodyForDead(t *testing.T) {
 	c.wantISR("t", 0, 3)
 	boss := controllerOf(t, c)
 	away := boss%3 + 1
-	var late func()
-	c.nodes[boss].meddle = func(call, path string, answer func()) bool {
-		if call != "get" || path != coord.BrokerIDPath(boss) || late != nil {
-			return false
-		}
-		late = answer
-		return true
-	}
+	late := c.takeNext(boss, "get", coord.BrokerIDPath(boss))
 	c.kill(away)
-	for i := 0; late == nil; i++ {
-		c.advance(time.Millisecond)
-		if i == 20_000 {
-			t.Fatalf("the controller does not look who is there\n%s", c.reports())
-		}
-	}
+	c.awaitTaken(late)
 	c.start(away, c.nodes[away].disk)
 	c.advance(3 * time.Second)
 	c.wantISR("t", 0, 3)
-	late()
+	late.give()
 	for range 100 {
 		c.advance(100 * time.Millisecond)
 		if p := c.partition("t", 0); len(p.ISR) != 3 || len(p.OfflineReplicas) != 0 {

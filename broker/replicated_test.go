@@ -30,15 +30,16 @@ type cluster struct {
 }
 
 type clusterNode struct {
-	id     int32
-	disk   *vfs.Sim
-	env    *brokertest.Env
-	broker *broker.Broker
-	client *coord.ModelClient
-	meddle func(call, path string, answer func()) (taken bool) // see meddled
-	dead   bool
-	cut    bool // nobody reaches it, and it reaches nobody
-	ready  bool
+	id      int32
+	disk    *vfs.Sim
+	env     *brokertest.Env
+	broker  *broker.Broker
+	client  *coord.ModelClient
+	meddle  func(answered) (taken bool)
+	swallow string // path of the next transaction that is lost on its way
+	dead    bool
+	cut     bool // nobody reaches it, and it reaches nobody
+	ready   bool
 }
 
 // scheduler is the loop as the model wants it, for one process.
