@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"bytes"
 	"errors"
 	"time"
 
@@ -31,24 +30,5 @@ func (b *Broker) settleUntil(deadline time.Duration, again bool, try func(again 
 			return
 		}
 		b.env.After(coordRetry, func() { b.settleUntil(deadline, true, try, done) })
-	})
-}
-
-// ours ends a try to create path with data: where an earlier try's outcome is open, a node
-// with that data is what it made.
-func (b *Broker) ours(path string, data []byte, again bool, err error, done func(error)) {
-	if !again || !errors.Is(err, coord.ErrNodeExists) {
-		done(err)
-		return
-	}
-	b.cluster.client().Get(path, nil, func(have []byte, _ coord.Stat, getErr error) {
-		switch {
-		case getErr != nil && !errors.Is(getErr, coord.ErrNoNode):
-			done(getErr)
-		case getErr == nil && bytes.Equal(have, data):
-			done(nil)
-		default:
-			done(err)
-		}
 	})
 }

@@ -149,36 +149,6 @@ func (m *metadata) placeable() []controller.Broker {
 	return brokers
 }
 
-func (b *Broker) createReplicated(spec *topicSpec, r *topicResult, replicas [][]int32, done func()) {
-	t := r.t
-	path, assignment := coord.TopicPath(t.name), coord.TopicAssignment{TopicID: t.id, Replicas: replicas}.Encode()
-	ops := []coord.Op{coord.CreateOp(path, assignment, coord.Persistent)}
-	if len(t.overrides) > 0 {
-		// Before the topic, so that who sees the topic sees its settings.
-		ops = append([]coord.Op{coord.CreateOp(coord.TopicConfigPath(t.name), coord.EncodeConfig(t.overrides), coord.Persistent)}, ops...)
-	}
-	create := func(again bool, done func(error)) {
-		b.commit(ops, func(err error) { b.ours(path, assignment, again, err, done) })
-	}
-	b.settle(spec.wait(), create, func(err error) {
-		switch {
-		case errors.Is(err, coord.ErrNodeExists):
-			r.fail(codeTopicAlreadyExists, "topic "+t.name+" exists")
-		case err != nil:
-			r.fail(codeRequestTimedOut, errMetadata(err))
-		default:
-			b.await(spec.wait(), func(m *metadata) bool { return m.served(t.id, int(spec.partitions)) }, func(ok bool) {
-				if !ok {
-					r.fail(codeRequestTimedOut, "topic "+t.name+" is noted, and its partitions have no leaders yet")
-				}
-				done()
-			})
-			return
-		}
-		done()
-	})
-}
-
 // wait is how long the request waits.
 func (s *topicSpec) wait() time.Duration {
 	if s.timeout > 0 {
