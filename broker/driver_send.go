@@ -15,6 +15,10 @@ import (
 // command; opening thousands of partitions takes a while. Then it sends it again.
 const commandTimeout = 30 * time.Second
 
+// logsWait is how long an election waits for the log of a replica that lives, was not there last and does not answer: the
+// question has timed out, and been asked again.
+const logsWait = 2 * commandTimeout
+
 // The versions that brokers speak among each other.
 const (
 	leaderAndISRVersion       = 6

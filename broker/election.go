@@ -120,6 +120,7 @@ func (e *election) elected(s *session, epoch, version int32) {
 	cfg := b.cfg.Load()
 	d.c = controller.New(controller.Config{
 		Rules: b.rules, ReplaceAfter: cfg.ReplaceAfter, PreferredCheck: cfg.preferredCheck(), ImbalancePercent: cfg.ImbalancePercent,
+		LogsWait: logsWait,
 	})
 	e.mu.Lock()
 	if s.over.Load() || e.driver != nil && e.driver.s == s {

@@ -52,6 +52,9 @@ type Config struct {
 	PartitionsPerTopicWrite int           // states in one WriteTopic; 0: 200
 	PartitionsPerCommandMax int           // 0: 5000. A full LeaderAndISR is exempt: it must be complete
 	RetryBackoff            time.Duration // before a failed read, write or command is tried again; 0: 100 ms
+	// LogsWait bounds how long an election waits for the logs of replicas that live, were not there last, and do not
+	// answer. It should be longer than a command to a broker may take. 0: a minute.
+	LogsWait time.Duration
 }
 
 func (c *Config) setDefaults() {
@@ -67,6 +70,9 @@ func (c *Config) setDefaults() {
 	def(&c.PartitionsPerCommandMax, 5000)
 	if c.RetryBackoff <= 0 {
 		c.RetryBackoff = 100 * time.Millisecond
+	}
+	if c.LogsWait <= 0 {
+		c.LogsWait = time.Minute
 	}
 }
 
@@ -90,7 +96,8 @@ type Controller struct {
 	todo           []*partition // to be decided; each at most once
 	topicTodo      []*topic     // with wants, creates or a deletion; each at most once
 	writesInFlight int
-	retry          []retry // ascending by time
+	retry          []retry    // ascending by time
+	logsWaits      []logsWait // ascending by time; one for each time that a partition lost its leader and all who were there last, in Config.LogsWait
 	starts         starts
 	nextPreferred  time.Duration
 	replacing      int // partitions that move because a broker stays away
@@ -234,6 +241,7 @@ func (c *Controller) tick() {
 	for i := range due {
 		due[i].do()
 	}
+	c.tickLogs()
 	c.tickPreferred()
 	c.tickReplace()
 }
@@ -247,6 +255,9 @@ func (c *Controller) NextTick() (at time.Duration, ok bool) {
 	}
 	if len(c.retry) > 0 {
 		soonest(c.retry[0].at)
+	}
+	if len(c.logsWaits) > 0 {
+		soonest(c.logsWaits[0].at)
 	}
 	if c.cfg.PreferredCheck > 0 {
 		soonest(c.nextPreferred)

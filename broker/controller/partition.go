@@ -64,12 +64,13 @@ type partition struct {
 	target   []int32    // replicas that are asked for; nil: none
 	auto     bool       // a reassignment by tickReplace: counted in Controller.replacing
 
-	preferred bool         // the preferred leader is wanted, once
-	anyLeader bool         // an unclean election is allowed, once
-	logs      []replicaLog // of its replicas, while it has no leader
-	offline   []int32      // brokers whose log directory for it failed
-	undeleted []int32      // brokers that have yet to confirm the deletion of the topic
-	waiters   []*job       // that wait for it to come to rest
+	preferred bool          // the preferred leader is wanted, once
+	anyLeader bool          // an unclean election is allowed, once
+	logs      []replicaLog  // of its replicas, while it has no leader
+	logsUntil time.Duration // when those of replicas that were not there last are not waited for any more; 0: not said yet
+	offline   []int32       // brokers whose log directory for it failed
+	undeleted []int32       // brokers that have yet to confirm the deletion of the topic
+	waiters   []*job        // that wait for it to come to rest
 
 	laiFor     []int32 // brokers in whose LeaderAndISR queue it is
 	seq        uint64  // of its last change that metadata shows
@@ -244,7 +245,7 @@ func (c *Controller) staying(p *partition, id int32) bool {
 // adopt takes a state that the store has accepted.
 func (c *Controller) adopt(p *partition, s State, version int32) {
 	if s.Leader != NoLeader {
-		p.logs = nil
+		p.logs, p.logsUntil = nil, 0
 	}
 	p.known, p.state, p.version = true, s, version
 	c.index(p)

@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // When every member of ISR and ELR has come back unclean, none is known to have
@@ -10,6 +11,12 @@ import (
 // what follows unclean recovery, of the balanced kind: it waits for all who were there last, asks them how
 // far their logs reach, and elects the longest. Brokers tell that in their answer to
 // the LeaderAndISR which says that there is no leader.
+//
+// Who was there last is waited for without a bound, live or dead: it may be the only one that has what was committed, and
+// only an unclean election does without. Who lives and was not there last is asked too, since its log may be longer than what
+// the others have left, but whatever was committed since it left is not in it: one that never answers (its process
+// stands still, and its session does not end) must not keep the partition from its clients. So once those that were there last
+// have told theirs, it has Config.LogsWait.
 
 // replicaLog is what a broker said of its replica.
 type replicaLog struct {
@@ -45,7 +52,7 @@ func (c *Controller) logOf(p *partition, id int32) (ReplicaLog, bool) {
 }
 
 // recovered is who leads when nobody is in ISR or ELR: the replica with the longest log, once the last
-// known members and all who live have told theirs; NoLeader until then. Replicas
+// known members and, for a while, all who live have told theirs; NoLeader until then. Replicas
 // of equal logs come in their order, those first that were there last.
 func (c *Controller) recovered(p *partition) int32 {
 	if !c.cfg.Rules.CompareLogs {
@@ -65,7 +72,7 @@ func (c *Controller) recovered(p *partition) int32 {
 		}
 	}
 	wasLast := func(id int32) bool { return slices.Contains(last, id) }
-	best, longest := NoLeader, ReplicaLog{}
+	best, longest, silent := NoLeader, ReplicaLog{}, false
 	for _, id := range p.replicas {
 		l, told := c.logOf(p, id)
 		switch {
@@ -74,11 +81,39 @@ func (c *Controller) recovered(p *partition) int32 {
 			case best == NoLeader || d > 0, d == 0 && wasLast(id) && !wasLast(best):
 				best, longest = id, l
 			}
-		case c.staying(p, id) || wasLast(id):
+		case wasLast(id):
 			return NoLeader
+		case c.staying(p, id):
+			silent = true
 		}
 	}
+	if silent && c.waitsForLogs(p) {
+		return NoLeader
+	}
 	return best
+}
+
+// logsWait is a partition whose silent replicas are waited for until then.
+type logsWait struct {
+	at time.Duration
+	p  *partition
+}
+
+// waitsForLogs is true for Config.LogsWait from the first call on, until there is a leader again.
+func (c *Controller) waitsForLogs(p *partition) bool {
+	if p.logsUntil == 0 {
+		p.logsUntil = c.now + c.cfg.LogsWait
+		c.logsWaits = append(c.logsWaits, logsWait{p.logsUntil, p})
+	}
+	return c.now < p.logsUntil
+}
+
+func (c *Controller) tickLogs() {
+	n := 0
+	for ; n < len(c.logsWaits) && c.logsWaits[n].at <= c.now; n++ {
+		c.decideLater(c.logsWaits[n].p)
+	}
+	c.logsWaits = slices.Delete(c.logsWaits, 0, n)
 }
 
 // uncleanLeader is who leads where records may be lost for that: of all who live the longest log, if they
