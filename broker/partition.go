@@ -148,43 +148,76 @@ func (p *partition) appendLocked(fx *effects, args *appendArgs) appended {
 }
 
 func (p *partition) appendAndFlush(fx *effects, args *appendArgs) (a storage.Appended, waits bool, err error) {
-	acks, cfg, now := args.acks, p.cfg.Load(), p.b.env.Wall().UnixMilli()
+	cfg, now := p.cfg.Load(), p.b.env.Wall().UnixMilli()
 	if !p.leads() {
 		return a, false, errNotLeader
 	}
-	if p.repl != nil && acks == -1 && !p.repl.leader.MayAppendAll() {
+	if p.repl != nil && args.acks == -1 && !p.repl.leader.MayAppendAll() {
 		return a, false, errNotEnough
 	}
 	if err := checkCreateTime(&args.header, cfg, now); err != nil {
 		return storage.Appended{LogStartOffset: -1}, false, err
 	}
-	a, err = p.log.Append(args.batch, storage.AppendArgs{LeaderEpoch: p.epoch, Now: now})
-	if err != nil {
-		var failed *storage.WriteError
-		if errors.As(err, &failed) {
-			fx.dirFailed = err
-			return a, false, storage.ErrStorage
-		}
-		if codeOf(err) == codeStorageError {
-			p.reportRead("an append", err) // nothing was written, and the next may succeed
-		}
+	if a, err = p.write(fx, args.batch, now); err != nil {
 		return a, false, err
 	}
-	flushNow := a.Rolled
 	if !a.Duplicate {
-		p.appendedBytes += int64(a.Bytes)
-		p.sync.unflushed += int64(args.header.RecordCount)
-		if p.sync.unflushed >= cfg.Log.FlushMessages {
-			flushNow, waits = true, acks != 0
-		}
-		if p.repl != nil {
-			p.replicaAppended(fx)
-		} else if cfg.Visibility != VisibleFlushed || cfg.Faults.ServeUnflushed {
-			p.advanceVisible(fx, p.log.LogEndOffset(), p.appendedBytes)
-		}
-		p.startFlushTimer(cfg)
+		p.noteWritten(fx, &a, args, cfg)
 	}
-	if cfg.FlushGroup && acks != 0 {
+	flushNow, waits := p.durability(&a, args, cfg)
+	if p.repl != nil && args.acks == -1 {
+		// The high watermark says when: it counts what is synced, where the ack promises that.
+		if waits = p.repl.leader.AckOffset() <= a.LastOffset; waits {
+			p.waitCommitted(a.LastOffset+1, args.timeout, args.owner.synced)
+		}
+	} else {
+		if f := &cfg.Faults; f.AckBeforeSync || f.AckResendEarly && a.Duplicate {
+			waits = false
+		}
+		if waits {
+			p.sync.wait(a.LastOffset+1, args.owner.synced)
+		}
+	}
+	if flushNow {
+		p.flushLocked(fx)
+	}
+	return a, waits, nil
+}
+
+// write appends to the log. A write that failed leaves nobody knows what: the directory is given up.
+func (p *partition) write(fx *effects, batch []byte, now int64) (storage.Appended, error) {
+	a, err := p.log.Append(batch, storage.AppendArgs{LeaderEpoch: p.epoch, Now: now})
+	var failed *storage.WriteError
+	switch {
+	case err == nil:
+	case errors.As(err, &failed):
+		fx.dirFailed = err
+		err = storage.ErrStorage
+	case codeOf(err) == codeStorageError:
+		p.reportRead("an append", err) // nothing was written, and the next may succeed
+	}
+	return a, err
+}
+
+// noteWritten tells followers, and consumers that need not wait for more, of a batch that was appended.
+func (p *partition) noteWritten(fx *effects, a *storage.Appended, args *appendArgs, cfg *Config) {
+	p.appendedBytes += int64(a.Bytes)
+	p.sync.unflushed += int64(args.header.RecordCount)
+	if p.repl != nil {
+		p.replicaAppended(fx)
+	} else if cfg.Visibility != VisibleFlushed || cfg.Faults.ServeUnflushed {
+		p.advanceVisible(fx, p.log.LogEndOffset(), p.appendedBytes)
+	}
+	p.startFlushTimer(cfg)
+}
+
+// durability says whether a sync begins now, and whether the ack waits for one.
+func (p *partition) durability(a *storage.Appended, args *appendArgs, cfg *Config) (flushNow, waits bool) {
+	flushNow = a.Rolled
+	if !a.Duplicate && p.sync.unflushed >= cfg.Log.FlushMessages {
+		flushNow, waits = true, args.acks != 0
+	}
+	if cfg.FlushGroup && args.acks != 0 {
 		flushNow, waits = true, true
 	}
 	// The high watermark counts this log as far as it is synced, so without a sync it would
@@ -196,32 +229,12 @@ func (p *partition) appendAndFlush(fx *effects, args *appendArgs) (a storage.App
 	// still under way has to wait for it like the first send: its connection may
 	// have broken and come back in the meantime. So has one of a batch that a kill
 	// left in the page cache: nothing waits for its sync in this incarnation.
-	if a.Duplicate && acks != 0 {
+	if a.Duplicate && args.acks != 0 {
 		again := cfg.Log.FlushMessages == 1 && a.LastOffset >= p.log.FlushedOffset()
 		flushNow = flushNow || again
 		waits = waits || again || p.sync.awaits(a.LastOffset+1)
 	}
-	if p.repl != nil && acks == -1 {
-		// The high watermark says when: it counts what is synced, where the ack promises that.
-		if waits = p.repl.leader.AckOffset() <= a.LastOffset; waits {
-			p.waitCommitted(a.LastOffset+1, args.timeout, args.owner.synced)
-		}
-		if flushNow {
-			p.flushLocked(fx)
-		}
-		return a, waits, nil
-	}
-	faults := &cfg.Faults
-	if faults.AckBeforeSync || faults.AckResendEarly && a.Duplicate {
-		waits = false
-	}
-	if waits {
-		p.sync.wait(a.LastOffset+1, args.owner.synced)
-	}
-	if flushNow {
-		p.flushLocked(fx)
-	}
-	return a, waits, nil
+	return flushNow, waits
 }
 
 // reportInterval keeps clients that read a damaged place again and again from filling the log.
