@@ -160,8 +160,7 @@ func (d *driver) brokersRead(brokers []controller.Broker, as coord.Stat) {
 // brokersOf reads registrations; one that is gone meanwhile is left out.
 func (d *driver) brokersOf(names []string, done func([]controller.Broker)) {
 	brokers := make([]controller.Broker, len(names))
-	f := fencing{s: d.s}
-	f.each(len(names), func(i int, end func()) { d.brokerOf(names[i], &brokers[i], end) }, func() {
+	each(len(names), func(i int, end func()) { d.brokerOf(names[i], &brokers[i], end) }, func() {
 		brokers = slices.DeleteFunc(brokers, func(b controller.Broker) bool { return b.Host == "" })
 		slices.SortFunc(brokers, func(a, b controller.Broker) int { return int(a.ID - b.ID) })
 		done(brokers)
@@ -240,8 +239,7 @@ func (d *driver) readTopics(names []string) {
 func (d *driver) topicsOf(names []string, done func(topics []controller.Topic, missing []string)) {
 	topics := make([]controller.Topic, len(names))
 	gone := make([]bool, len(names))
-	f := fencing{s: d.s}
-	f.each(len(names), func(i int, end func()) { d.topicOf(names[i], &topics[i], &gone[i], end) }, func() {
+	each(len(names), func(i int, end func()) { d.topicOf(names[i], &topics[i], &gone[i], end) }, func() {
 		var missing []string
 		for i, name := range names {
 			if gone[i] {
@@ -317,8 +315,7 @@ func (d *driver) readStates(partitions []controller.TopicPartition) {
 
 func (d *driver) statesOf(partitions []controller.TopicPartition, done func([]controller.StateRead)) {
 	states := make([]controller.StateRead, len(partitions))
-	f := fencing{s: d.s}
-	f.each(len(partitions), func(i int, end func()) { d.stateOf(partitions[i], &states[i], end) }, func() { done(states) })
+	each(len(partitions), func(i int, end func()) { d.stateOf(partitions[i], &states[i], end) }, func() { done(states) })
 }
 
 func (d *driver) stateOf(p controller.TopicPartition, into *controller.StateRead, end func()) {

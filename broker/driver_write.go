@@ -132,13 +132,12 @@ func (d *driver) writeHandled(e controller.WriteHandled, op coord.Op) {
 type topicDeletion struct {
 	d *driver
 	e controller.DeleteTopic
-	f fencing // for its bounded side-by-side calls
 	// failed is the first outcome that is not Accepted.
 	failed controller.Outcome
 }
 
 func newTopicDeletion(d *driver, e controller.DeleteTopic) *topicDeletion {
-	return &topicDeletion{d: d, e: e, f: fencing{s: d.s}, failed: controller.Accepted}
+	return &topicDeletion{d: d, e: e, failed: controller.Accepted}
 }
 
 func (t *topicDeletion) begin() {
@@ -147,7 +146,7 @@ func (t *topicDeletion) begin() {
 			t.end(outcome(false, nil, err))
 			return
 		}
-		t.f.each(len(names), func(i int, end func()) {
+		each(len(names), func(i int, end func()) {
 			n, err := strconv.ParseInt(names[i], 10, 32)
 			if err != nil {
 				end()

@@ -49,7 +49,7 @@ func (s *session) awaitStates(inc incarnation) {
 			return
 		}
 		f := &fencing{s: s, done: func() { s.register(inc) }}
-		f.each(len(names), func(i int, end func()) { f.topic(names[i], end) }, f.look)
+		each(len(names), func(i int, end func()) { f.topic(names[i], end) }, f.look)
 	})
 }
 
@@ -59,31 +59,6 @@ type fencing struct {
 	waiting  []coord.TopicPartition // those that count on the old incarnation, or could not be read
 	done     func()
 	reported bool
-}
-
-// fencingReadsMax bounds the reads in flight.
-const fencingReadsMax = 32
-
-// each calls f for 0 to n-1, some side by side, and then done. Callbacks of one session come one at a time.
-func (f *fencing) each(n int, step func(i int, end func()), done func()) {
-	end := newCountdown(n, done)
-	next := 0
-	var one func()
-	one = func() {
-		if next == n {
-			return
-		}
-		i := next
-		next++
-		step(i, func() {
-			one()
-			end.done()
-		})
-	}
-	for range min(n, fencingReadsMax) {
-		one()
-	}
-	end.done()
 }
 
 func (f *fencing) topic(name string, end func()) {
@@ -110,7 +85,7 @@ func (f *fencing) topic(name string, end func()) {
 
 // fencingLookMax partitions are read before it is seen whether any of them still counts on the old incarnation: then
 // the others are not read yet, since the controller is not done.
-const fencingLookMax = 8 * fencingReadsMax
+const fencingLookMax = 8 * eachMax
 
 // look reads the states that are waited for, until none is left.
 func (f *fencing) look() {
@@ -121,7 +96,7 @@ func (f *fencing) look() {
 	n := min(len(f.waiting), fencingLookMax)
 	asked, later := f.waiting[:n], f.waiting[n:]
 	var still []coord.TopicPartition
-	f.each(n, func(i int, end func()) {
+	each(n, func(i int, end func()) {
 		f.s.client.Get(coord.PartitionStatePath(asked[i].Topic, asked[i].Partition), nil, func(data []byte, _ coord.Stat, err error) {
 			if f.counted(data, err) {
 				still = append(still, asked[i])
