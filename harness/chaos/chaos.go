@@ -251,7 +251,7 @@ func (r *run) pause(ctx context.Context, d time.Duration) error {
 
 // goesWell takes back what is due, and says what has gone wrong since.
 func (r *run) goesWell(ctx context.Context) error {
-	r.cluster.takeBack()
+	r.cluster.takeBack(time.Now())
 	if err := r.cluster.failed(); err != nil {
 		return err
 	}

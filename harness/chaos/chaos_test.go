@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-log/tidemark/experiments"
 	"github.com/tidemark-log/tidemark/experiments/history"
+	"github.com/tidemark-log/tidemark/harness/sut"
 )
 
 func TestEveryScenarioOfChaosCanBePlayedAndNoOtherIsPlayedInPart(t *testing.T) {
@@ -88,6 +90,42 @@ func TestRolesAreSeenThroughMetadata(t *testing.T) {
 		if got := inRole(m, target, 3); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
+	}
+}
+
+// TestAFaultThatHasEndedIsNotTakenBackAgain: a broker dies for a while, the heal or a restart brings it back, and it dies for longer. The
+// end of the first death must not be that of the second.
+func TestAFaultThatHasEndedIsNotTakenBackAgain(t *testing.T) {
+	for _, k := range []struct {
+		name   string
+		end    func(c *cluster)
+		ending []lasting // by themselves, later
+	}{
+		{"heal", (*cluster).heal, []lasting{{paused, 2}}},
+		{"restart", func(c *cluster) { c.actOn(1, &experiments.Fault{Kind: experiments.FaultRestart}) }, []lasting{{down, 0}, {paused, 2}}},
+		{"the end of the run", (*cluster).healAll, nil},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			// Brokers 1 and 2 count as up: nothing is started.
+			c := newCluster(context.Background(), &sut.Cluster{Brokers: make([]*sut.Broker, 2)})
+			var ended []lasting
+			lasts := func(of lasting, d time.Duration) {
+				c.takeBackAfter(d, of, func() { ended = append(ended, of) })
+			}
+			lasts(lasting{down, 1}, time.Minute)
+			lasts(lasting{down, 0}, time.Minute)
+			lasts(lasting{paused, 2}, time.Minute)
+			k.end(c)
+			lasts(lasting{down, 1}, time.Hour)
+			c.takeBack(time.Now().Add(30 * time.Minute))
+			if !slices.Equal(ended, k.ending) {
+				t.Errorf("after half an hour %v has ended, want %v", ended, k.ending)
+			}
+			c.takeBack(time.Now().Add(2 * time.Hour))
+			if want := append(k.ending, lasting{down, 1}); !slices.Equal(ended, want) {
+				t.Errorf("at the end %v has ended, want %v", ended, want)
+			}
+		})
 	}
 }
 

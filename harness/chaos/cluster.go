@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -45,7 +46,14 @@ type cluster struct {
 // undo is the end of a fault that lasts for a while.
 type undo struct {
 	at time.Time
+	of lasting
 	do func()
+}
+
+// lasting is what a fault with an end leaves: a process that is down or paused, or ZooKeeper, which has id 0, down.
+type lasting struct {
+	left state
+	id   int32
 }
 
 func newCluster(ctx context.Context, c *sut.Cluster) *cluster {
@@ -180,6 +188,7 @@ func (c *cluster) act(ctx context.Context, f *experiments.Fault) ([]int32, error
 func (c *cluster) actOn(id int32, f *experiments.Fault) {
 	b := c.Brokers[id-1]
 	if f.Kind == experiments.FaultRestart {
+		c.forget(lasting{down, id})
 		c.start(id)
 		return
 	}
@@ -198,7 +207,7 @@ func (c *cluster) actOn(id int32, f *experiments.Fault) {
 		if f.Kind == experiments.FaultBounce {
 			c.start(id)
 		} else {
-			c.takeBackAfter(f.For, func() { c.start(id) })
+			c.takeBackAfter(f.For, lasting{down, id}, func() { c.start(id) })
 		}
 	case experiments.FaultStop:
 		c.set(id, busy, nil)
@@ -214,7 +223,7 @@ func (c *cluster) actOn(id int32, f *experiments.Fault) {
 			return
 		}
 		c.set(id, paused, nil)
-		c.takeBackAfter(f.For, func() { c.resume(id) })
+		c.takeBackAfter(f.For, lasting{paused, id}, func() { c.resume(id) })
 	}
 }
 
@@ -250,7 +259,7 @@ func (c *cluster) takeAway(lasts time.Duration) error {
 	}
 	c.ZooKeeperProcess().Kill()
 	c.away = true
-	c.takeBackAfter(lasts, func() { c.bringBack() })
+	c.takeBackAfter(lasts, lasting{down, 0}, func() { c.bringBack() })
 	return nil
 }
 
@@ -267,18 +276,23 @@ func (c *cluster) bringBack() {
 }
 
 // takeBackAfter ends a fault after a while; 0: only the heal does.
-func (c *cluster) takeBackAfter(d time.Duration, do func()) {
+func (c *cluster) takeBackAfter(d time.Duration, of lasting, do func()) {
 	if d > 0 {
-		c.later = append(c.later, undo{time.Now().Add(d), do})
+		c.later = append(c.later, undo{time.Now().Add(d), of, do})
 	}
 }
 
+// forget cancels the ends of faults that have ended otherwise: one that came late would end the next fault of its kind before its time.
+func (c *cluster) forget(of lasting) {
+	c.later = slices.DeleteFunc(c.later, func(u undo) bool { return u.of == of })
+}
+
 // takeBack ends the faults whose time is over.
-func (c *cluster) takeBack() {
+func (c *cluster) takeBack(now time.Time) {
 	due := c.later
 	c.later = nil
 	for _, u := range due {
-		if time.Now().Before(u.at) {
+		if now.Before(u.at) {
 			c.later = append(c.later, u)
 		} else {
 			u.do()
@@ -297,8 +311,11 @@ func (c *cluster) healAll() {
 
 // heal brings back what is dead or away; what stands still goes on when its time is over.
 func (c *cluster) heal() {
+	c.forget(lasting{down, 0})
 	c.bringBack()
 	for i := range c.Brokers {
-		c.start(int32(i) + 1)
+		id := int32(i) + 1
+		c.forget(lasting{down, id})
+		c.start(id)
 	}
 }
