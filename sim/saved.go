@@ -200,10 +200,11 @@ func damaged(err error) error {
 	return fmt.Errorf("it is no trace that can be read, line %d: %s", line, strings.TrimPrefix(text, "toml: "))
 }
 
-// brokersSaved and faultsSaved bound what a file may ask for.
+// These bound what a file may ask for; each is more than a seed draws.
 const (
 	brokersSaved = 100
 	faultsSaved  = 100_000
+	batchesSaved = 1000 // of one producer; there are clientsMax at most
 )
 
 func (s *Saved) check() error {
@@ -212,8 +213,13 @@ func (s *Saved) check() error {
 		return fmt.Errorf("brokers = %d: want 1 to %d", s.Brokers, brokersSaved)
 	case len(s.Faults) > faultsSaved:
 		return fmt.Errorf("%d faults: want %d at most", len(s.Faults), faultsSaved)
-	case slices.ContainsFunc(s.Batches, func(n int) bool { return n < 0 }):
-		return fmt.Errorf("batches = %v: want none below 0", s.Batches)
+	case len(s.Batches) > clientsMax:
+		return fmt.Errorf("batches of %d producers: want %d at most", len(s.Batches), clientsMax)
+	}
+	for _, n := range s.Batches {
+		if n < 0 || n > batchesSaved {
+			return fmt.Errorf("batches = %d of a producer: want 0 to %d", n, batchesSaved)
+		}
 	}
 	if _, err := rules.Parse(s.RulesOff); err != nil {
 		return err
