@@ -94,6 +94,13 @@ func registered(c *cluster, id int32) bool {
 
 // countsOn says whether a partition's state names a broker as its leader or in its ISR.
 func countsOn(t *testing.T, c *cluster, topic string, index, id int32) bool {
+	st := stateOf(t, c, topic, index)
+	return st.Leader == id || slices.Contains(st.ISR, id)
+}
+
+// stateOf is a partition's state in the coordination service.
+func stateOf(t *testing.T, c *cluster, topic string, index int32) coord.PartitionState {
+	t.Helper()
 	data, _, err := c.model.Tree().Get(coord.PartitionStatePath(topic, index))
 	if err != nil {
 		t.Fatal(err)
@@ -102,5 +109,5 @@ func countsOn(t *testing.T, c *cluster, topic string, index, id int32) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return st.Leader == id || slices.Contains(st.ISR, id)
+	return st
 }

@@ -38,6 +38,7 @@ type clusterNode struct {
 	meddle  func(answered) (taken bool)
 	swallow string // path of the next transaction that is lost on its way
 	dead    bool
+	full    bool // its disk has no room
 	cut     bool // nobody reaches it, and it reaches nobody
 	ready   bool
 }
@@ -83,7 +84,12 @@ func (c *cluster) start(id int32, disk *vfs.Sim) *clusterNode {
 	if disk == nil {
 		n.disk = vfs.NewSim(nil)
 	}
-	n.env = brokertest.NewIn(c.loop, n.disk, uint64(id)+uint64(c.loop.Now()))
+	n.env = brokertest.NewIn(c.loop, vfs.WithHook(n.disk, func(op vfs.Op) error {
+		if n.full && op.Kind == vfs.OpWrite {
+			return vfs.ErrNoSpace
+		}
+		return nil
+	}), uint64(id)+uint64(c.loop.Now()))
 	n.env.Boot = fmt.Sprint("boot ", n.disk.Boots())
 	n.env.SendTo = func(to env.Peer, req kmsg.Request, timeout time.Duration, done func(kmsg.Response, error)) {
 		c.send(n, to.ID, req, timeout, done)
