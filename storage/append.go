@@ -188,14 +188,16 @@ func (l *segmentLog) roomInIndexes(s *segment) error {
 		return l.fail("append", s.offsets.name, 0, err)
 	}
 	if s.offsets.full() || s.times.full() {
-		return l.writeIndexes(s)
+		return l.writeIndexes(s, true)
 	}
 	return nil
 }
 
-func (l *segmentLog) writeIndexes(s *segment) error {
+// writeIndexes writes the gathered entries. Unless whole, a small segment that has none is spared two
+// empty files: openIndexes does without them while there is no more to walk than between two entries.
+func (l *segmentLog) writeIndexes(s *segment, whole bool) error {
 	for _, x := range []*index{&s.offsets, &s.times} {
-		created, err := x.writeOut(l.fs)
+		created, err := x.writeOut(l.fs, whole || s.size > l.cfg.IndexIntervalBytes)
 		if err != nil {
 			return l.fail("append", x.name, int64(x.written*x.width), err)
 		}
@@ -231,22 +233,27 @@ func (l *segmentLog) sealIndexes(s *segment) error {
 		return l.fail("roll", s.path(), 0, err)
 	}
 	if s.times.full() {
-		if err := l.writeIndexes(s); err != nil {
+		if err := l.writeIndexes(s, true); err != nil {
 			return err
 		}
 	}
 	if err := l.noteTime(s); err != nil {
 		return err
 	}
-	return l.writeIndexes(s)
+	return l.writeIndexes(s, true)
 }
 
-// seal seals the indexes and cuts the file to its exact length: behind it lie
-// zeros, preallocated or written by direct I/O.
+// seal seals the indexes and cuts the file: behind its length lie zeros, preallocated or
+// written by direct I/O.
 func (l *segmentLog) seal(s *segment) error {
 	if err := l.sealIndexes(s); err != nil {
 		return err
 	}
+	return l.cutTail(s)
+}
+
+// cutTail cuts the file to its exact length.
+func (l *segmentLog) cutTail(s *segment) error {
 	if l.cfg.Preallocate || l.cfg.Cache == CacheDirect {
 		if err := l.open(s); err != nil {
 			return l.fail("roll", s.path(), 0, err)

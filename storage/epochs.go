@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -212,12 +213,16 @@ type epochWrite struct {
 	file    *epochFile
 	version int64
 	content []byte
+	names   bool // other names in the directory changed too: it is synced also where the file is newer already
 }
 
 func (w *epochWrite) Sync() error {
 	w.file.mu.Lock()
 	defer w.file.mu.Unlock()
 	if w.file.written >= w.version {
+		if w.names {
+			return w.file.fs.SyncDir(path.Dir(w.file.path))
+		}
 		return nil
 	}
 	if err := replaceFileDurably(w.file.fs, w.file.path, w.content); err != nil {

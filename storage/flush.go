@@ -47,10 +47,10 @@ func (l *segmentLog) BeginFlush() *Flush {
 	}
 	l.snapshots.unsynced = nil
 	names := l.names > l.namesDurable
-	if l.epochs.version > l.epochs.durable {
-		f.Steps = append(f.Steps, &epochWrite{file: &l.epochs.file, version: l.epochs.version, content: l.epochs.encode()})
-	}
-	if names {
+	switch {
+	case l.epochs.version > l.epochs.durable: // it syncs the directory, too
+		f.Steps = append(f.Steps, &epochWrite{file: &l.epochs.file, version: l.epochs.version, content: l.epochs.encode(), names: names})
+	case names:
 		f.Steps = append(f.Steps, vfs.DirSyncer(l.fs, l.path))
 	}
 	if len(f.Steps) == 0 && f.UpTo == l.flushed.Load() {
@@ -85,7 +85,7 @@ func (l *segmentLog) captureSegment(f *Flush, s *segment) error {
 	if err := l.openIndexes(s); err != nil {
 		return err
 	}
-	if err := l.writeIndexes(s); err != nil {
+	if err := l.writeIndexes(s, s.closing); err != nil {
 		return err
 	}
 	if s.closing || s.indexDue {

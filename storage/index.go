@@ -113,8 +113,9 @@ func (x *index) appendTime(timestamp int64, relative int32) {
 // full is true when the tail must be written before the next entry.
 func (x *index) full() bool { return len(x.tail) >= indexTailMax*x.width }
 
-// writeOut writes the tail, creating the file when there is none yet; created tells.
-func (x *index) writeOut(fs vfs.FS) (created bool, err error) {
+// writeOut writes the tail, creating the file when there is none yet; created tells. One
+// that would be empty is created only on demand.
+func (x *index) writeOut(fs vfs.FS, empty bool) (created bool, err error) {
 	if x.absent {
 		return false, nil
 	}
@@ -122,6 +123,9 @@ func (x *index) writeOut(fs vfs.FS) (created bool, err error) {
 		return false, err
 	}
 	if x.file == nil {
+		if len(x.tail) == 0 && !empty {
+			return false, nil
+		}
 		if x.file, err = fs.Open(x.name, vfs.Create); err != nil {
 			return false, err
 		}

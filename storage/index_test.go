@@ -35,7 +35,7 @@ func TestAnIndexSearchFindsTheLastEntryAtMost(t *testing.T) {
 				last += spread(i)
 				fields[i] = last
 				if x.full() {
-					if _, err := x.writeOut(fs); err != nil {
+					if _, err := x.writeOut(fs, true); err != nil {
 						t.Fatal(err)
 					}
 				}

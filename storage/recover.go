@@ -249,7 +249,7 @@ func (l *segmentLog) openCleanly() error {
 	l.end.Store(end)
 	l.flushed.Store(end)
 	for _, s := range l.segments {
-		s.durable, s.sealed, s.whole = s.size, s.closing, true
+		s.durable, s.sealed, s.whole = s.size, s.closing, s.closing || s.size > walkedBytesMax
 	}
 	return nil
 }

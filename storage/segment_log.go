@@ -268,8 +268,17 @@ func (l *segmentLog) closeCleanly() error {
 	for _, s := range l.segments {
 		l.cutsPending = l.cutsPending || s.cutAt >= 0
 	}
+	small, err := l.walkedAtOpening()
+	if err != nil {
+		return err
+	}
 	if s := l.active(); s.log != nil {
-		if err := l.seal(s); err != nil {
+		if small {
+			err = l.cutTail(s)
+		} else {
+			err = l.seal(s)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -278,8 +287,10 @@ func (l *segmentLog) closeCleanly() error {
 			return err
 		}
 	}
-	if err := l.saveSnapshot(); err != nil {
-		return err
+	if !small {
+		if err := l.saveSnapshot(); err != nil {
+			return err
+		}
 	}
 	for _, name := range l.snapshots.unsynced {
 		if err := syncPath(l.fs, path.Join(l.path, name)); err != nil {
@@ -292,6 +303,27 @@ func (l *segmentLog) closeCleanly() error {
 		}
 	}
 	return nil
+}
+
+// walkedBytesMax is the size up to which an active segment without index entries is left as it
+// is at a clean shutdown: opening it walks its batches, which is one read. Index and producer snapshot would be
+// three more files to make durable for each log, of which there may be thousands that hardly have a batch.
+const walkedBytesMax = 4096
+
+// walkedAtOpening is true where opening the log needs neither an index of the active segment nor
+// a producer snapshot at the log's end: a walk from the segment's base finds all that they would tell.
+func (l *segmentLog) walkedAtOpening() (bool, error) {
+	s := l.active()
+	if s.size > walkedBytesMax {
+		return false, nil
+	}
+	if n := len(l.snapshots.offsets); n > 0 && l.snapshots.offsets[n-1] < s.base || n == 0 && len(l.segments) > 1 {
+		return false, nil // the walk would begin in another segment, or the state of producers without a batch in this one be lost
+	}
+	if err := l.openIndexes(s); err != nil {
+		return false, l.fail("open", s.offsets.name, 0, err)
+	}
+	return s.offsets.entries()+s.times.entries() == 0, nil
 }
 
 // syncIndexes makes durable what a flush has not, since it was no matter for recovery.

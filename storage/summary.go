@@ -128,7 +128,7 @@ func (l *segmentLog) rebuildIndexes(s *segment) error {
 	if err := l.noteTime(s); err != nil {
 		return err
 	}
-	return l.writeIndexes(s)
+	return l.writeIndexes(s, true)
 }
 
 // keepIndexesBelow removes the entries for batches at pos and after. The files are loaded.
