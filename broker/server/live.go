@@ -56,7 +56,6 @@ func Open(cfg broker.Config, log *slog.Logger) (*Live, error) {
 		cfg.ConnectionsMax = connections
 	}
 	disk := vfs.WithDescriptorCache(vfs.NewReal("", l.Counters), files)
-	disk.SideBySide = vfs.SideBySide
 	world := real.New(disk, log)
 	world.CountPeers(l.Counters)
 	if cfg.ZooKeeperConnect != "" {

@@ -17,13 +17,14 @@ import (
 // there already is opened at its first use, and may be closed and reopened at
 // any time between two uses.
 //
-// A descriptor with writes since its last successful Sync is not closed before
-// another one: if writing them back failed meanwhile, the error would go to
-// nobody, and a sync of a new descriptor would call lost bytes durable. Where
-// only such are left to close, one is synced first; should that fail, the file
+// A descriptor with writes since its last successful Sync is not closed as it
+// is: if writing them back failed meanwhile, the error would go to nobody, and a
+// sync of a new descriptor would call lost bytes durable. Where only such are left
+// to close, the kernel is asked to write them back first, and says how that went
+// (see WriteBacker): nothing is durable by that, and no error is lost. Should it fail, the file
 // keeps its descriptor, and every later Sync and write of it the error. So what the
 // bound counts can pass it only by the files in use, those that could not be
-// synced, and those removed while open.
+// written back, and those removed while open.
 //
 // A file is reopened by name, so all renames and removals of files open through
 // the cache must go through it as well.
@@ -36,10 +37,6 @@ type DescriptorCache struct {
 	live liveFiles     // files not closed by their users
 	open []*cachedFile // those that hold a descriptor, for the clock
 	hand int
-
-	// SideBySide runs all of work and waits for it; nil: one after the other. Set it before
-	// the first use. Syncs that run side by side cost a disk little more than one.
-	SideBySide func(work []func())
 }
 
 // WithDescriptorCache keeps at most openMax files of fs open; see DescriptorCache.
@@ -112,36 +109,29 @@ func (c *DescriptorCache) shrink(most int, keep *cachedFile) {
 		}
 	}
 	if len(c.open) > most {
-		c.syncAndEvict(len(c.open)-most, keep)
+		c.writeBackAndEvict(len(c.open)-most, keep)
 	}
 }
 
-// syncedAtOnce is how many files are synced side by side to be closed, where at least one must be.
-const syncedAtOnce = 32
+// writtenBackAtOnce is how many files are written back together to be closed, where at least one must be.
+const writtenBackAtOnce = 32
 
-// syncAndEvict closes files with unsynced writes: n of them, and some more that a disk
-// syncs along, so that the next files to be opened need not wait. c.mu is held.
-func (c *DescriptorCache) syncAndEvict(n int, keep *cachedFile) {
-	n = max(n, min(syncedAtOnce, c.openMax/8))
+// writeBackAndEvict closes files with unsynced writes: n of them, and some more that a disk
+// takes along, so that the next files to be opened need not wait. c.mu is held.
+func (c *DescriptorCache) writeBackAndEvict(n int, keep *cachedFile) {
+	n = max(n, min(writtenBackAtOnce, c.openMax/8))
 	var picked []*cachedFile
-	var work []func()
 	for looks := min(len(c.open), looksMax); looks > 0 && len(picked) < n; looks-- {
 		c.hand %= len(c.open)
 		g := c.open[c.hand]
 		c.hand++
 		if g != keep && g.lockIfIdle() {
 			picked = append(picked, g)
-			work = append(work, g.syncAndClose)
-		}
-	}
-	if c.SideBySide != nil {
-		c.SideBySide(work)
-	} else {
-		for _, f := range work {
-			f()
+			g.beginWriteBack()
 		}
 	}
 	for _, g := range picked {
+		g.writeBackAndClose()
 		if g.inner == nil {
 			c.take(g)
 		}
@@ -321,8 +311,8 @@ type cachedFile struct {
 	users    int    // calls under way: the descriptor stays
 	recent   bool   // used since the clock last looked
 	writes   int64  // done so far
-	dirty    bool   // some of them came after the last successful sync began
-	failed   error  // of the sync that was to let the descriptor go: what was written may be lost
+	dirty    bool   // some of them came after the last successful sync or write-back began
+	failed   error  // of the write-back that was to let the descriptor go: what was written may be lost
 	detached bool   // the name is another file's by now: the descriptor stays
 	closed   bool
 }
@@ -387,7 +377,7 @@ func (f *cachedFile) evict() bool {
 	return true
 }
 
-// lockIfIdle takes f's lock if its descriptor may be closed, synced or not. c.mu is held.
+// lockIfIdle takes f's lock if its descriptor may be closed, written back or not. c.mu is held.
 func (f *cachedFile) lockIfIdle() bool {
 	f.mu.Lock()
 	if f.users > 0 || f.detached || f.inner == nil || f.failed != nil {
@@ -397,19 +387,31 @@ func (f *cachedFile) lockIfIdle() bool {
 	return true
 }
 
-// syncAndClose closes the descriptor unless the sync fails. f.mu is held, by whoever waits for this.
-func (f *cachedFile) syncAndClose() {
-	if f.dirty {
-		if f.failed = f.inner.Sync(); f.failed != nil {
-			return
-		}
-		f.dirty = false
+// beginWriteBack lets the disk begin with what writeBackAndClose waits for. f.mu is held.
+func (f *cachedFile) beginWriteBack() {
+	if w, ok := f.inner.(WriteBacker); ok && f.dirty {
+		f.failed = w.BeginWriteBack()
 	}
+}
+
+// writeBackAndClose closes the descriptor unless writing back fails. f.mu is held.
+func (f *cachedFile) writeBackAndClose() {
+	if f.dirty && f.failed == nil {
+		if w, ok := f.inner.(WriteBacker); ok {
+			f.failed = w.WriteBack()
+		} else {
+			f.failed = f.inner.Sync()
+		}
+	}
+	if f.failed != nil {
+		return
+	}
+	f.dirty = false
 	_ = f.inner.Close()
 	f.inner = nil
 }
 
-// failure is what a sync on nobody's behalf met.
+// failure is what a write-back on nobody's behalf met.
 func (f *cachedFile) failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -92,21 +93,47 @@ func TestADescriptorWithUnsyncedWritesIsSyncedBeforeItIsClosed(t *testing.T) {
 	}
 }
 
-// Where only files with unsynced writes are left to close, several are synced side by side.
-func TestUnsyncedDescriptorsAreSyncedSideBySide(t *testing.T) {
-	syncs, rounds := 0, 0
-	c := WithDescriptorCache(WithHook(NewSim(nil), func(op Op) error {
-		if op.Kind == OpSync {
-			syncs++
-		}
-		return nil
-	}), 64)
-	c.SideBySide = func(work []func()) {
-		rounds++
-		for _, f := range work {
-			f()
-		}
-	}
+// backFS is a file system whose files can be written back.
+type backFS struct {
+	FS
+	begun, waited, synced int
+	fail                  error // of the next WriteBack
+	together              int   // most that were begun and not waited for
+}
+
+type backFile struct {
+	File
+	fs *backFS
+}
+
+func (b *backFS) Open(name string, mode Mode) (File, error) {
+	f, err := b.FS.Open(name, mode)
+	return &backFile{f, b}, err
+}
+
+func (f *backFile) BeginWriteBack() error {
+	f.fs.begun++
+	f.fs.together = max(f.fs.together, f.fs.begun-f.fs.waited)
+	return nil
+}
+
+func (f *backFile) WriteBack() (err error) {
+	f.fs.waited++
+	err, f.fs.fail = f.fs.fail, nil
+	return err
+}
+
+func (f *backFile) Sync() error {
+	f.fs.synced++
+	return f.File.Sync()
+}
+
+// Where only files with unsynced writes are left to close, several are written back together, and
+// none is synced: that is for whoever wants it durable, who still gets it.
+func TestUnsyncedDescriptorsAreWrittenBackTogether(t *testing.T) {
+	disk := NewSim(nil)
+	under := &backFS{FS: disk}
+	c := WithDescriptorCache(under, 64)
 	var files []File
 	for i := range 200 {
 		f := open(t, c, fmt.Sprint(i), Create)
@@ -116,15 +143,45 @@ func TestUnsyncedDescriptorsAreSyncedSideBySide(t *testing.T) {
 			t.Fatalf("%d open, 64 are allowed, %d are counted", n, len(c.open))
 		}
 	}
-	if syncs < 200-64 || rounds*4 > syncs {
-		t.Errorf("%d syncs in %d rounds", syncs, rounds)
+	if under.begun != under.waited || under.waited < 200-64 || under.together < 4 || under.synced != 0 {
+		t.Errorf("%d begun, %d waited for, at most %d together, %d syncs", under.begun, under.waited, under.together, under.synced)
+	}
+	if err := c.SyncDir("/"); err != nil {
+		t.Fatal(err)
 	}
 	for _, f := range files {
+		if err := f.Sync(); err != nil {
+			t.Fatal(err)
+		}
 		closeAll(t, f)
 	}
 	if len(c.open)+len(c.live) != 0 {
 		t.Error("closed files are remembered")
 	}
+	disk.Crash(rand.New(rand.NewPCG(1, 1)))
+	for i := range files {
+		if info, err := disk.Stat(fmt.Sprint(i)); err != nil || info.Size != 1 {
+			t.Fatalf("file %d was synced and is lost: %+v, %v", i, info, err)
+		}
+	}
+}
+
+// A descriptor is not closed over a failed write-back, whose error the kernel tells once.
+func TestAFailedWriteBackIsToldLater(t *testing.T) {
+	under := &backFS{FS: NewSim(nil), fail: ErrInjected}
+	c := WithDescriptorCache(under, 1)
+	f := open(t, c, "a", Create)
+	put(t, f, "1", 0)
+	g := open(t, c, "b", Create) // a has to go, and cannot
+	for range 2 {
+		if err := f.Sync(); !errors.Is(err, ErrInjected) {
+			t.Errorf("sync: %v", err)
+		}
+	}
+	if f.(*cachedFile).inner == nil {
+		t.Error("closed")
+	}
+	closeAll(t, f, g)
 }
 
 // The sync that lets a descriptor go is asked for by nobody: its failure is told to

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -206,8 +205,9 @@ type realFile struct {
 }
 
 var (
-	_ File     = (*realFile)(nil)
-	_ FDHolder = (*realFile)(nil)
+	_ File        = (*realFile)(nil)
+	_ FDHolder    = (*realFile)(nil)
+	_ WriteBacker = (*realFile)(nil)
 )
 
 const (
@@ -319,6 +319,38 @@ func (f *realFile) Sync() error {
 	return pathError("fdatasync", f.name, retryEINTR(func() error { return unix.Fdatasync(f.fd) }))
 }
 
+// BeginWriteBack has the kernel begin to write all dirty pages out.
+func (f *realFile) BeginWriteBack() error {
+	err := f.writeBack(unix.SYNC_FILE_RANGE_WRITE)
+	if errors.Is(err, ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+// WriteBack waits for all dirty pages to be written out, those included that the kernel began with by itself.
+// Like fdatasync it reports what has failed since this descriptor was opened, or was told last.
+func (f *realFile) WriteBack() error {
+	err := f.writeBack(unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER)
+	if errors.Is(err, ErrUnsupported) {
+		return f.Sync()
+	}
+	return err
+}
+
+func (f *realFile) writeBack(flags int) error {
+	if err := f.acquire("sync_file_range"); err != nil {
+		return err
+	}
+	defer f.release()
+	f.count.Call(syscount.SyncFileRange, 1)
+	err := retryEINTR(func() error { return unix.SyncFileRange(f.fd, 0, 0, flags) })
+	if err == unix.ENOSYS || err == unix.EINVAL || err == unix.EOPNOTSUPP {
+		return fmt.Errorf("%w: sync_file_range %s: %w", ErrUnsupported, f.name, err)
+	}
+	return pathError("sync_file_range", f.name, err)
+}
+
 // Truncate sets the size in bytes.
 func (f *realFile) Truncate(size int64) error {
 	if err := f.acquire("truncate"); err != nil {
@@ -386,13 +418,4 @@ func pathError(op, name string, err error) error {
 		err = fmt.Errorf("%w (%w)", ErrTooManyOpen, err)
 	}
 	return &iofs.PathError{Op: op, Path: name, Err: err}
-}
-
-// SideBySide runs each of work in a goroutine of its own and waits for all.
-func SideBySide(work []func()) {
-	var all sync.WaitGroup
-	for _, f := range work {
-		all.Go(f)
-	}
-	all.Wait()
 }

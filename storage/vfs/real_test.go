@@ -27,14 +27,15 @@ func TestEverySystemCallOfAFileIsCounted(t *testing.T) {
 	if _, err := h.ReadAt(make([]byte, 8), 2); err != io.EOF { // short: a second pread finds the end
 		t.Fatal(err)
 	}
-	for _, err := range []error{h.Sync(), h.Truncate(2), f.SyncDir("."), f.Rename("a", "b"), f.Remove("b"), h.Close()} {
+	w := h.(WriteBacker)
+	for _, err := range []error{h.Sync(), w.BeginWriteBack(), w.WriteBack(), h.Truncate(2), f.SyncDir("."), f.Rename("a", "b"), f.Remove("b"), h.Close()} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := map[syscount.Kind]int64{
 		syscount.Open: 2, syscount.Close: 2, syscount.Pwrite: 1, syscount.Pread: 3, syscount.Fdatasync: 1,
-		syscount.Ftruncate: 1, syscount.Fsync: 1, syscount.Rename: 1, syscount.Unlink: 1,
+		syscount.Ftruncate: 1, syscount.Fsync: 1, syscount.Rename: 1, syscount.Unlink: 1, syscount.SyncFileRange: 2,
 	}
 	s := c.Snapshot()
 	for _, k := range syscount.Kinds() {

@@ -99,6 +99,16 @@ type BeginSyncer interface {
 	BeginSync() (finish func() error)
 }
 
+// WriteBacker is a File of which the operating system can be asked to hand all writes to the disk,
+// and to say how that went, without their being durable: size, names and the disk's own cache are left out.
+// It is far cheaper than a Sync, above all of many files: begin all, then wait for each.
+type WriteBacker interface {
+	BeginWriteBack() error
+	// WriteBack waits until the disk has taken everything written before. An error is one
+	// that a Sync would have given, and as with a Sync is given once.
+	WriteBack() error
+}
+
 // FDHolder is a File behind which stands a descriptor of the operating system.
 // WithFD keeps the descriptor open while f runs (a bounded descriptor cache may
 // close it at any other time). Simulated files have none.

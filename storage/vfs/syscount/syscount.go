@@ -29,10 +29,11 @@ const (
 	Unlink
 	Accept
 	Sendmsg // a write that says more follows at once (MSG_MORE)
+	SyncFileRange
 	kinds
 )
 
-var names = [kinds]string{"read", "write", "writev", "pread64", "pwrite64", "sendfile", "fsync", "fdatasync", "openat", "close", "mmap", "munmap", "fallocate", "ftruncate", "rename", "unlink", "accept4", "sendmsg"}
+var names = [kinds]string{"read", "write", "writev", "pread64", "pwrite64", "sendfile", "fsync", "fdatasync", "openat", "close", "mmap", "munmap", "fallocate", "ftruncate", "rename", "unlink", "accept4", "sendmsg", "sync_file_range"}
 
 // String is the name that strace gives the call on linux/amd64.
 func (k Kind) String() string { return names[k] }
