@@ -18,9 +18,11 @@ import (
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
+// LockFile is locked by the process that a log directory belongs to, for as long as it lives.
+const LockFile = ".lock"
+
 // Files of a log directory, Kafka's.
 const (
-	lockFile          = ".lock"
 	metaFile          = "meta.properties"
 	cleanFile         = ".kafka_cleanshutdown"
 	recoveryPointFile = "recovery-point-offset-checkpoint"
@@ -85,7 +87,7 @@ func OpenDir(fs vfs.FS, dir string, id Identity) (*Dir, error) {
 	if err := makeDir(fs, path.Clean(dir)); err != nil {
 		return nil, fmt.Errorf("log directory %s: %w", dir, err)
 	}
-	lock, err := fs.Lock(path.Join(dir, lockFile))
+	lock, err := fs.Lock(path.Join(dir, LockFile))
 	if errors.Is(err, vfs.ErrLocked) {
 		return nil, fmt.Errorf("log directory %s is in use: %w; stop the other broker, or choose another directory in log.dirs", dir, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/tidemark-log/tidemark/broker"
 	"github.com/tidemark-log/tidemark/broker/env/real"
+	"github.com/tidemark-log/tidemark/storage"
 	"github.com/tidemark-log/tidemark/storage/vfs"
 	"github.com/tidemark-log/tidemark/storage/vfs/syscount"
 )
@@ -30,6 +32,9 @@ type Live struct {
 	admin     *Admin
 	listeners []net.Listener
 }
+
+// sessionFile, in the first log directory, is the note of the session with the coordination service.
+const sessionFile = "lab_session"
 
 // Open listens, recovers what the log directories hold, and serves. It takes the
 // ports first: a port in use is found before any file is touched.
@@ -67,6 +72,8 @@ func Open(cfg broker.Config, log *slog.Logger) (*Live, error) {
 			return nil, fmt.Errorf("zookeeper.connect=%s: %w", cfg.ZooKeeperConnect, err)
 		}
 		world.UseCoord(cfg.ZooKeeperConnect)
+		first := cfg.LogDirs[0]
+		world.NoteSession(filepath.Join(first, sessionFile), filepath.Join(first, storage.LockFile))
 	}
 	l.Broker = broker.New(world, cfg)
 	var err error

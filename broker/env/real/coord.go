@@ -40,7 +40,9 @@ type coordClient struct {
 	ended    chan struct{} // closed when the library has stopped
 
 	mu      sync.Mutex
-	wire    *wire // of the last connection
+	wire    *wire        // of the last connection
+	note    *sessionNote // nil: sessions are not noted
+	old     *keptSession // of the process before; nil: none, or it is ended
 	session coord.SessionID
 	linked  bool // the library has its session
 	up      bool // Connected was the last told
@@ -69,13 +71,20 @@ var _ coord.Client = (*coordClient)(nil)
 // OpenCoord opens a session with the ZooKeeper servers of connect (host:port,…[/chroot]; the chroot is made where
 // it is missing). timeout is what the session asks for. It returns at once: state tells when the session is there.
 func OpenCoord(connect string, timeout time.Duration, state func(coord.SessionState)) (coord.Client, error) {
+	return openCoord(connect, timeout, nil, state)
+}
+
+func openCoord(connect string, timeout time.Duration, note *sessionNote, state func(coord.SessionState)) (coord.Client, error) {
 	servers, chroot, err := parseConnect(connect)
 	if err != nil {
 		return nil, err
 	}
 	c := &coordClient{
 		chroot: chroot, rooted: chroot == "", state: state, hosts: newHosts(),
-		ready: make(chan struct{}), ended: make(chan struct{}), active: map[*coordCall]struct{}{}, patience: timeout,
+		ready: make(chan struct{}), ended: make(chan struct{}), active: map[*coordCall]struct{}{}, patience: timeout, note: note,
+	}
+	if note != nil {
+		c.old = note.take()
 	}
 	conn, events, err := zk.Connect(servers, timeout, zk.WithHostProvider(c.hosts), zk.WithDialer(c.dial),
 		zk.WithEventCallback(c.eventOfLibrary), zk.WithLogger(noLog{}), zk.WithLogInfo(false), zk.WithMaxBufferSize(replyBytesMax))
@@ -97,6 +106,7 @@ func (c *coordClient) dial(network, address string, limit time.Duration) (net.Co
 	if c.hosts.isClosed() {
 		return nil, zk.ErrClosing // no second session
 	}
+	c.endOld(network, address, limit)
 	nc, err := net.DialTimeout(network, address, limit)
 	if err != nil {
 		return nil, err

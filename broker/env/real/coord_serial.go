@@ -34,7 +34,7 @@ func (e *Env) OpenCoord(timeout time.Duration, state func(coord.SessionState)) c
 	c := &serialClient{}
 	// The library may tell of the session before OpenCoord has returned: not before c is whole.
 	c.busy = true
-	client, err := OpenCoord(e.coord, timeout, func(s coord.SessionState) { c.run(func() { state(s) }) })
+	client, err := openCoord(e.coord, timeout, e.note, func(s coord.SessionState) { c.run(func() { state(s) }) })
 	if err != nil {
 		panic("BUG: real: a connect string that was not checked: " + err.Error())
 	}

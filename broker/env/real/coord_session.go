@@ -66,7 +66,10 @@ func (c *coordClient) settle() {
 		id := coord.SessionID(c.conn.SessionID())
 		c.mu.Lock()
 		c.session = id
+		c.old = nil // its time is over by now, or soon
+		w := c.wire
 		c.mu.Unlock()
+		c.noted(w, id)
 		c.tellState(coord.Connected)
 	})
 }

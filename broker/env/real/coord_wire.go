@@ -42,6 +42,7 @@ type wire struct {
 	ops     map[int32]int32       // of the requests without an answer, by transaction number
 	created map[string]coord.Stat // by path, until the call takes it
 	closed  bool                  // the server has confirmed the session's end
+	hello   []byte                // its answer to the handshake
 }
 
 func newWire(nc net.Conn, patience time.Duration) *wire {
@@ -104,6 +105,9 @@ func (w *wire) next() error {
 	}
 	w.frame = b.Bytes()
 	if w.frames++; w.frames == 1 {
+		w.mu.Lock()
+		w.hello = bytes.Clone(w.frame[4:])
+		w.mu.Unlock()
 		return nil
 	}
 	return w.reply(w.frame[4:])
@@ -144,6 +148,13 @@ func (w *wire) takeCreated(path string) (coord.Stat, bool) {
 	s, ok := w.created[path]
 	delete(w.created, path)
 	return s, ok
+}
+
+// handshake is what the server answered to the first frame.
+func (w *wire) handshake() (handshake, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return decodeHandshake(w.hello)
 }
 
 func (w *wire) sawClose() bool {

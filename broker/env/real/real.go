@@ -40,6 +40,7 @@ type Env struct {
 	syncs syncPool
 	peers peers
 	coord string // zookeeper.connect; empty: a cluster of one
+	note  *sessionNote
 }
 
 var _ env.Env = (*Env)(nil)
