@@ -72,6 +72,8 @@ func checkSimOptions(cmd *cobra.Command, o *sim.Options) error {
 		return fmt.Errorf("--retention: a broker alone draws that by itself; leave --plant and --brokers 0 out")
 	case o.Brokers == 0 && o.Unclean:
 		return fmt.Errorf("--unclean: a broker alone elects nobody; leave --plant and --brokers 0 out")
+	case o.Unclean && o.Retention:
+		return fmt.Errorf("--unclean and --retention: choose one; of records that are gone the simulator cannot tell yet which of the two took them")
 	case o.Brokers == 0 && len(o.RulesOff) > 0:
 		return fmt.Errorf("--rules-off: a broker alone replicates nothing; leave --plant and --brokers 0 out")
 	}

@@ -24,6 +24,8 @@ func TestAWrongCommandLineFailsAndSaysHowToPutItRight(t *testing.T) {
 		{"sim run --seed 3 --fixed-only", "--fixed-only: has no meaning for a seed"},
 		{"sim run B1 --vector-only --fixed-only", "--vector-only and --fixed-only: choose one"},
 		{"sim run chaos-kills --vector-only", "chaos-kills has no vector"},
+		{"sim run --seed 3 --unclean --retention", "--unclean and --retention: choose one"},
+		{"sim sweep --unclean --brokers 0", "--unclean: a broker alone elects nobody"},
 		{"sim run --seed 3 --brokers 0 --save x.toml", "--save: a broker alone is its seed"},
 		{"sim replay absent.toml", "absent.toml: no such file or directory"},
 		{"sim replay usage_test.go", "usage_test.go: it is no trace that can be read, line 1: "},
