@@ -41,6 +41,7 @@ func (e *clusterEnv) Send(to env.Peer, req kmsg.Request, timeout time.Duration, 
 		if !ended {
 			ended = true
 			done(r, err)
+			takeBack(r)
 		}
 	}
 	n := c.nodeAt(to.Host)
@@ -56,6 +57,22 @@ func (e *clusterEnv) Send(to env.Peer, req kmsg.Request, timeout time.Duration, 
 		return
 	}
 	c.pass(e.end, n.end, req.Key(), false, &e.process, func() { e.send(n, req, timeout, finish) }, func() { finish(nil, errSendLost) })
+}
+
+// takeBack spoils what a response lent: its records are the receiver's until done returns, as in a
+// real broker, which reads the next answer into the same memory.
+func takeBack(r kmsg.Response) {
+	f, _ := r.(*kmsg.FetchResponse)
+	if f == nil {
+		return
+	}
+	for _, t := range f.Topics {
+		for i := range t.Partitions {
+			for k := range t.Partitions[i].RecordBatches {
+				t.Partitions[i].RecordBatches[k] ^= 0xff
+			}
+		}
+	}
 }
 
 // send is Send once nothing holds the request.

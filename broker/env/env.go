@@ -32,7 +32,8 @@ type Env interface {
 	// fail. No lock is held while it is pending.
 	Sync(s []vfs.Syncer, done func(error))
 	// Send asks another broker. done runs once, later: with its response, or with
-	// an error, and then it may or may not have been carried out. Requests to one
+	// an error, and then it may or may not have been carried out. The response's bytes
+	// (a fetch's records) are done's until it returns. Requests to one
 	// peer may overtake each other; who needs an order has one in flight.
 	Send(to Peer, req kmsg.Request, timeout time.Duration, done func(kmsg.Response, error))
 	// OpenCoord opens a session with the coordination service that the environment

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-log/tidemark/broker"
+	"github.com/tidemark-log/tidemark/internal/workers"
 )
 
 // pending is one request whose answer has not been written.
@@ -98,7 +99,7 @@ func (q *pending) reply(a broker.Answer) {
 	p.ready++
 	if q == p.head && q != p.handling && !p.writing && !closed {
 		p.writing = true
-		go p.drain()
+		workers.Go(p.drain)
 	}
 	p.mu.Unlock()
 	switch {

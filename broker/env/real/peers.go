@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-log/tidemark/broker/env"
+	"github.com/tidemark-log/tidemark/internal/workers"
 	"github.com/tidemark-log/tidemark/storage/vfs/syscount"
 )
 
@@ -58,11 +59,32 @@ type peerConn struct {
 	buf         []byte // of the requests
 }
 
+// answers keeps the memory of answers for the next: most bytes that come from
+// another broker are a fetch's records, which are in the log when done has returned.
+var answers = sync.Pool{New: func() any { return &answer{make([]byte, answerMin)} }}
+
+// answer is what one answer is read into.
+type answer struct{ buf []byte }
+
+const (
+	answerMin = 4 << 10
+	// answerKeptMax bounds what of an answer's memory is kept: that of a fetch which many partitions fill is given back.
+	answerKeptMax = 2 << 20
+)
+
+func (a *answer) release() {
+	if len(a.buf) <= answerKeptMax {
+		answers.Put(a)
+	}
+}
+
 // Send asks another broker, on a goroutine of its own.
 func (e *Env) Send(to env.Peer, req kmsg.Request, timeout time.Duration, done func(kmsg.Response, error)) {
-	go func() {
+	workers.Go(func() {
 		addr := net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port)))
-		resp, err := e.peers.ask(addr, req, timeout)
+		into := answers.Get().(*answer)
+		defer into.release()
+		resp, err := e.peers.ask(addr, req, timeout, into)
 		if garbage := new(garbageError); errors.As(err, &garbage) && e.peers.tellsGarbage(addr) {
 			e.Report(env.Warn, fmt.Sprintf("broker %d at %s answers %s with %v; the connection is dropped, and it is asked again", to.ID, addr, kmsg.NameForKey(req.Key()), garbage))
 		}
@@ -70,7 +92,7 @@ func (e *Env) Send(to env.Peer, req kmsg.Request, timeout time.Duration, done fu
 			err = fmt.Errorf("%s to broker %d: %w", kmsg.NameForKey(req.Key()), to.ID, err)
 		}
 		done(resp, err)
-	}()
+	})
 }
 
 // tellsGarbage says whether garbage from there is to be reported: it was not for a while.
@@ -87,20 +109,20 @@ func (p *peers) tellsGarbage(addr string) bool {
 	return true
 }
 
-func (p *peers) ask(addr string, req kmsg.Request, timeout time.Duration) (kmsg.Response, error) {
+func (p *peers) ask(addr string, req kmsg.Request, timeout time.Duration, into *answer) (kmsg.Response, error) {
 	deadline := time.Now().Add(timeout)
 	c, reused, err := p.take(addr, deadline)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.ask(req, deadline)
+	resp, err := c.ask(req, deadline, into)
 	garbage := new(garbageError)
 	if err != nil && reused && !errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &garbage) {
 		// The peer may have closed it while it was idle, or been restarted. What is sent
 		// between brokers may be carried out twice, so another connection may try.
 		c.conn.Close()
 		if c, err = p.dial(addr, deadline); err == nil {
-			resp, err = c.ask(req, deadline)
+			resp, err = c.ask(req, deadline, into)
 		}
 	}
 	p.give(addr, c, err == nil)
@@ -174,8 +196,8 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ask sends one request and reads its answer.
-func (c *peerConn) ask(req kmsg.Request, deadline time.Time) (kmsg.Response, error) {
+// ask sends one request and reads its answer, whose bytes stay in into.
+func (c *peerConn) ask(req kmsg.Request, deadline time.Time, into *answer) (kmsg.Response, error) {
 	c.conn.SetDeadline(deadline)
 	c.correlation++
 	c.buf = kmsg.NewRequestFormatter(kmsg.FormatterClientID("broker")).AppendRequest(c.buf[:0], req, c.correlation)
@@ -185,19 +207,8 @@ func (c *peerConn) ask(req kmsg.Request, deadline time.Time) (kmsg.Response, err
 	if cap(c.buf) > 1<<20 {
 		c.buf = nil
 	}
-	var head [8]byte
-	if _, err := io.ReadFull(c.conn, head[:]); err != nil {
-		return nil, err
-	}
-	n := int(int32(binary.BigEndian.Uint32(head[:])))
-	if n < 4 || n > peerAnswerMax {
-		return nil, &garbageError{fmt.Sprintf("an answer of %d bytes", n)}
-	}
-	if got := int32(binary.BigEndian.Uint32(head[4:])); got != c.correlation {
-		return nil, &garbageError{fmt.Sprintf("an answer to request %d, asked was %d", got, c.correlation)}
-	}
-	body := make([]byte, n-4) // the response's records stay in it: one copy, from the socket
-	if _, err := io.ReadFull(c.conn, body); err != nil {
+	body, err := c.read(into)
+	if err != nil {
 		return nil, err
 	}
 	resp := req.ResponseKind()
@@ -211,4 +222,34 @@ func (c *peerConn) ask(req kmsg.Request, deadline time.Time) (kmsg.Response, err
 		return nil, &garbageError{fmt.Sprintf("an answer that does not decode: %v", err)}
 	}
 	return resp, nil
+}
+
+// read reads one answer, without its correlation id, in as few reads as its bytes come in.
+// The response's records stay where they are read to: one copy, from the socket.
+func (c *peerConn) read(into *answer) (body []byte, err error) {
+	const head = 8
+	got, err := io.ReadAtLeast(c.conn, into.buf, head)
+	if err != nil {
+		return nil, err
+	}
+	n := int(int32(binary.BigEndian.Uint32(into.buf)))
+	if n < head-4 || n > peerAnswerMax {
+		return nil, &garbageError{fmt.Sprintf("an answer of %d bytes", n)}
+	}
+	if id := int32(binary.BigEndian.Uint32(into.buf[4:])); id != c.correlation {
+		return nil, &garbageError{fmt.Sprintf("an answer to request %d, asked was %d", id, c.correlation)}
+	}
+	end := 4 + n
+	if got > end {
+		return nil, &garbageError{fmt.Sprintf("%d bytes behind an answer", got-end)} // one request at a time has one answer
+	}
+	if end > len(into.buf) {
+		larger := make([]byte, max(end, min(2*len(into.buf), answerKeptMax)))
+		copy(larger, into.buf[:got])
+		into.buf = larger
+	}
+	if _, err := io.ReadFull(c.conn, into.buf[got:end]); err != nil {
+		return nil, err
+	}
+	return into.buf[head:end], nil
 }

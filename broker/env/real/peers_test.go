@@ -155,3 +155,47 @@ func TestAConnectionThatWasClosedWhileIdleIsNoFailure(t *testing.T) {
 		t.Errorf("%d connections", n)
 	}
 }
+
+// fetchAnswer is a good answer to a request's frame, with n bytes of records, each byte as fill says.
+func fetchAnswer(request []byte, n int, fill byte) []byte {
+	p := kmsg.NewFetchResponseTopicPartition()
+	p.RecordBatches = bytes.Repeat([]byte{fill}, n)
+	topic := kmsg.NewFetchResponseTopic()
+	topic.Topic, topic.Partitions = "t", append(topic.Partitions, p)
+	r := kmsg.NewPtrFetchResponse()
+	r.Version = 11
+	r.Topics = append(r.Topics, topic)
+	b := r.AppendTo(append([]byte{0, 0, 0, 0}, request[4:8]...))
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b
+}
+
+// TestAnswersOfAnySizeAreReadWhole: whatever the memory of the answer before was, and some of them at the same time.
+func TestAnswersOfAnySizeAreReadWhole(t *testing.T) {
+	sizes := []int{0, 1, answerMin - 100, answerMin, 3 * answerMin, 100, answerKeptMax, 3 * answerKeptMax, 7}
+	to, _ := startPeer(t, func(request []byte) []byte {
+		n := int(request[len(request)-1]) // of the rack
+		return fetchAnswer(request, sizes[n], byte(n))
+	})
+	e := New(nil, slog.New(slog.DiscardHandler))
+	for range 3 {
+		done := make(chan error)
+		for i, n := range sizes {
+			req := kmsg.NewPtrFetchRequest()
+			req.Version, req.Rack = 11, string(rune(i))
+			e.Send(to, req, time.Minute, func(r kmsg.Response, err error) {
+				if err == nil {
+					if got := r.(*kmsg.FetchResponse).Topics[0].Partitions[0].RecordBatches; !bytes.Equal(got, bytes.Repeat([]byte{byte(i)}, n)) {
+						t.Errorf("of %d bytes %d came, or others", n, len(got))
+					}
+				}
+				done <- err
+			})
+		}
+		for range sizes {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
