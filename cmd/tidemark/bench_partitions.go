@@ -27,9 +27,10 @@ once and their start.
 
 Each moment lasts from the request or kill until every partition has acknowledged
 one more record with acks=all. So a start includes opening and recovering the logs,
-the end of the dead brokers' sessions, and the election.
+the end of the dead brokers' sessions, and the election. A restart of all is bounded
+from the start of the processes until every partition is led.
 
-Exit status 0 only when every moment that has a bound kept it.`,
+Exit status 0 only when every moment that has a bound kept it, and every stop was clean.`,
 		Example: `  tidemark bench partitions
   tidemark bench partitions --partitions 1000 --descriptors 1024 --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -93,7 +94,12 @@ func runBenchPartitions(cmd *cobra.Command, c workload.Crowd, asJSON bool) error
 	var over []string
 	for i := range moments {
 		if m := &moments[i]; !m.Held() {
-			over = append(over, fmt.Sprintf("%s took %.1f s, over its bound of %.1f s", m.Name, m.Sec, m.Bound))
+			if m.Wrong != "" {
+				over = append(over, m.Name+": "+m.Wrong)
+			}
+			if m.Bound.Sec > 0 && m.Bounded() > m.Bound.Sec {
+				over = append(over, fmt.Sprintf("%s took %.1f s, over its bound of %.1f s", m.Name, m.Bounded(), m.Bound.Sec))
+			}
 		}
 	}
 	if len(over) > 0 {
@@ -107,8 +113,11 @@ const crowdSteps = 18
 
 func printMoment(w io.Writer, m *workload.Moment) {
 	bound := ""
-	if m.Bound > 0 {
-		bound = fmt.Sprintf("  (bound %.1f s)", m.Bound)
+	switch b := m.Bound; {
+	case b.Sec > 0 && b.To != "":
+		bound = fmt.Sprintf("  (%s %.1f s after %s; bound %.1f s)", b.To, m.Bounded(), b.From, b.Sec)
+	case b.Sec > 0:
+		bound = fmt.Sprintf("  (bound %.1f s)", b.Sec)
 	}
 	fmt.Fprintf(w, "%-28s %8.2f s%s\n", m.Name, m.Sec, bound)
 	for _, p := range m.Parts {

@@ -20,7 +20,8 @@ import (
 // topic: creation, the death of a broker and its return, a clean restart of all
 // brokers, and the death of all at once. A moment has passed when every partition
 // has acknowledged a record with acks=all, whatever metadata say: from creation on no log is empty.
-// The embedded ZooKeeper runs through all of it.
+// A restart's bound is on the part of it from the start of the processes until all are registered and every partition is
+// led again. The embedded ZooKeeper runs through all of it.
 type Crowd struct {
 	Binary      string
 	Dir         string // is emptied before and after
@@ -37,9 +38,10 @@ type Crowd struct {
 type Moment struct {
 	Name  string    `json:"name"`
 	Began time.Time `json:"began"`
-	Sec   float64   `json:"sec"`             // until every partition had taken a record
-	Bound float64   `json:"bound,omitempty"` // of Sec
+	Sec   float64   `json:"sec"` // until every partition had taken a record
+	Bound Bound     `json:"bound,omitzero"`
 	Parts []Part    `json:"parts,omitempty"` // in order of time
+	Wrong string    `json:"wrong,omitempty"` // what else did not go as it must
 	// What the brokers that lived at its end, and ZooKeeper, spent on it.
 	BrokerCPU    float64 `json:"broker_cpu_sec"`
 	ZooKeeperCPU float64 `json:"zookeeper_cpu_sec"`
@@ -55,8 +57,31 @@ type Part struct {
 	Sec  float64 `json:"sec"`
 }
 
-// Held is false where the moment took longer than its bound.
-func (m *Moment) Held() bool { return m.Bound == 0 || m.Sec <= m.Bound }
+// Bound says how long a moment may take, or what of it lies between two of its parts.
+type Bound struct {
+	From string  `json:"from,omitempty"` // the part that begins it; empty: the moment's beginning
+	To   string  `json:"to,omitempty"`   // the part that ends it; empty: the moment's end
+	Sec  float64 `json:"sec"`            // 0: as long as it likes
+}
+
+// Bounded is how long what is bounded took.
+func (m *Moment) Bounded() float64 {
+	from, to := 0.0, m.Sec
+	for _, p := range m.Parts {
+		if p.What == m.Bound.From {
+			from = p.Sec
+		}
+		if p.What == m.Bound.To {
+			to = p.Sec
+		}
+	}
+	return to - from
+}
+
+// Held is false where the moment took longer than its bound, or something else went wrong.
+func (m *Moment) Held() bool {
+	return m.Wrong == "" && (m.Bound.Sec == 0 || m.Bounded() <= m.Bound.Sec)
+}
 
 const (
 	crowdTopic    = "crowd"
@@ -64,6 +89,8 @@ const (
 	// The bounds of 10,000 partitions on three brokers.
 	crowdCreateMax  = 60.0
 	crowdRestartMax = 10.0
+	// The parts of a restart that its bound speaks of.
+	partDead, partStopped, partLed = "all dead", "all stopped", "all partitions led"
 )
 
 // Run goes through all moments.
@@ -127,12 +154,14 @@ type crowd struct {
 	cluster *sut.Cluster
 	clients *crowdClients
 	moments []Moment
-	victim  int // the broker that loseOne killed
+	victim  int    // the broker that loseOne killed
+	wrong   string // Moment.Wrong of the one under way
 }
 
 // moment measures what f does until every partition has taken a record.
-func (r *crowd) moment(ctx context.Context, name string, bound float64, survivors []int, f func(part func(string)) error) error {
+func (r *crowd) moment(ctx context.Context, name string, bound Bound, survivors []int, f func(part func(string)) error) error {
 	m := Moment{Name: name, Bound: bound}
+	r.wrong = ""
 	before, err := r.spent(survivors)
 	if err != nil {
 		return err
@@ -157,7 +186,7 @@ func (r *crowd) moment(ctx context.Context, name string, bound float64, survivor
 	m.BrokerCPU, m.ZooKeeperCPU = after.brokerCPU-before.brokerCPU, after.zookeeperCPU-before.zookeeperCPU
 	m.Syncs, m.Requests = after.syncs-before.syncs, after.requests-before.requests
 	m.Descriptors, m.RSS = after.descriptors, after.rss
-	m.Began = began
+	m.Began, m.Wrong = began, r.wrong
 	r.moments = append(r.moments, m)
 	if r.OnMoment != nil {
 		r.OnMoment(m)
@@ -166,7 +195,7 @@ func (r *crowd) moment(ctx context.Context, name string, bound float64, survivor
 }
 
 func (r *crowd) create(ctx context.Context, name string) error {
-	return r.moment(ctx, name, crowdCreateMax, r.alive(), func(part func(string)) error {
+	return r.moment(ctx, name, Bound{Sec: crowdCreateMax}, r.alive(), func(part func(string)) error {
 		assignment := make([][]int32, r.Partitions)
 		for p := range assignment {
 			for i := range min(3, r.Brokers) {
@@ -203,7 +232,7 @@ func (r *crowd) loseOne(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	bound := float64(coord.NegotiateTimeout(timeout)+coord.TickMs)/1e3 + 0.5
+	bound := Bound{Sec: float64(coord.NegotiateTimeout(timeout)+coord.TickMs)/1e3 + 0.5}
 	return r.moment(ctx, name, bound, survivors, func(part func(string)) error {
 		r.cluster.Brokers[r.victim-1].Kill()
 		select {
@@ -221,7 +250,7 @@ func (r *crowd) regainOne(ctx context.Context, name string) error {
 		return errors.New("workload: no broker was killed before")
 	}
 	survivors := r.alive()
-	return r.moment(ctx, name, crowdRestartMax, survivors, func(part func(string)) error {
+	return r.moment(ctx, name, Bound{Sec: crowdRestartMax}, survivors, func(part func(string)) error {
 		if err := r.cluster.Brokers[r.victim-1].Start(r.life); err != nil {
 			return err
 		}
@@ -233,22 +262,21 @@ func (r *crowd) regainOne(ctx context.Context, name string) error {
 }
 
 func (r *crowd) restartCleanly(ctx context.Context, name string) error {
-	return r.moment(ctx, name, 0, nil, func(part func(string)) error {
+	return r.moment(ctx, name, Bound{partStopped, partLed, crowdRestartMax}, nil, func(part func(string)) error {
 		if err := r.all(func(b *sut.Broker) error { return b.Process().Stop(crowdPatience) }); err != nil {
-			part("all stopped, not cleanly")
-		} else {
-			part("all stopped")
+			r.wrong = "the stop was not clean: " + err.Error()
 		}
+		part(partStopped)
 		return r.startAll(ctx, part)
 	})
 }
 
 func (r *crowd) killAll(ctx context.Context, name string) error {
-	return r.moment(ctx, name, crowdRestartMax, nil, func(part func(string)) error {
+	return r.moment(ctx, name, Bound{partDead, partLed, crowdRestartMax}, nil, func(part func(string)) error {
 		if err := r.all(func(b *sut.Broker) error { b.Kill(); return nil }); err != nil {
 			return err
 		}
-		part("all dead")
+		part(partDead)
 		return r.startAll(ctx, part)
 	})
 }
@@ -259,7 +287,7 @@ func (r *crowd) startAll(ctx context.Context, part func(string)) error {
 	}
 	part("all registered")
 	err := r.clients.untilLed(ctx, r.alive())
-	part("all partitions led")
+	part(partLed)
 	return err
 }
 
