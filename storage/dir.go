@@ -69,7 +69,8 @@ type Dir struct {
 	mu      sync.Mutex // guards what follows
 	logs    map[topicPartition]Log
 	deleted []deletedPartition
-	deletes int // partitions deleted, for names that differ
+	deletes int                         // partitions deleted, for names that differ
+	found   map[topicPartition][16]byte // topic ids that Partitions has read and Open has not used yet
 	cache   *BlockCache
 }
 
@@ -305,31 +306,39 @@ type PartitionDir struct {
 	Partition int32
 }
 
-// Partitions lists the partitions, ascending by topic and number.
+// Partitions lists the partitions, ascending by topic and number. What it reads of each
+// the next Open of it need not read again.
 func (d *Dir) Partitions() ([]PartitionDir, error) {
 	names, err := d.fs.List(d.path)
 	if err != nil {
 		return nil, fmt.Errorf("log directory %s: %w", d.path, err)
 	}
 	var all []PartitionDir
+	found := make(map[topicPartition][16]byte)
 	for _, name := range names {
 		tp, ok := parsePartitionDir(name)
 		if !ok {
 			continue
 		}
-		info, err := d.fs.Stat(d.file(name))
-		if err != nil {
-			return nil, fmt.Errorf("log directory %s: %w", d.path, err)
+		id, there, err := d.topicID(name)
+		if !there { // perhaps it is no directory
+			info, err := d.fs.Stat(d.file(name))
+			if err != nil {
+				return nil, fmt.Errorf("log directory %s: %w", d.path, err)
+			}
+			if !info.Dir {
+				continue
+			}
 		}
-		if !info.Dir {
-			continue
-		}
-		id, err := d.topicID(name)
 		if err != nil {
 			return nil, err
 		}
+		found[tp] = id
 		all = append(all, PartitionDir{Topic: tp.topic, TopicID: id, Partition: tp.partition})
 	}
+	d.mu.Lock()
+	d.found = found
+	d.mu.Unlock()
 	slices.SortFunc(all, func(a, b PartitionDir) int {
 		return compareTopicPartition(topicPartition{a.Topic, a.Partition}, topicPartition{b.Topic, b.Partition})
 	})

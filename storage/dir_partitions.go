@@ -66,16 +66,18 @@ func (d *Dir) Open(topic string, topicID [16]byte, partition int32, cfg LogConfi
 // prepare makes sure of the partition's directory and says what is known of it.
 func (d *Dir) prepare(tp topicPartition, topicID [16]byte) (savedState, error) {
 	name := tp.dirName()
-	_, err := d.fs.Stat(d.file(name))
-	switch {
-	case errors.Is(err, iofs.ErrNotExist):
-		return savedState{created: true}, d.create(tp, topicID)
-	case err != nil:
-		return savedState{}, fmt.Errorf("partition directory %s: %w", d.file(name), err)
-	}
-	found, err := d.topicID(name)
-	if err != nil {
-		return savedState{}, err
+	found, known := d.takeFound(tp)
+	if !known {
+		_, err := d.fs.Stat(d.file(name))
+		switch {
+		case errors.Is(err, iofs.ErrNotExist):
+			return savedState{created: true}, d.create(tp, topicID)
+		case err != nil:
+			return savedState{}, fmt.Errorf("partition directory %s: %w", d.file(name), err)
+		}
+		if found, _, err = d.topicID(name); err != nil {
+			return savedState{}, err
+		}
 	}
 	switch {
 	case found == topicID, topicID == [16]byte{}:
@@ -90,6 +92,15 @@ func (d *Dir) prepare(tp topicPartition, topicID [16]byte) (savedState, error) {
 	d.checkpoint.Lock()
 	defer d.checkpoint.Unlock()
 	return savedState{clean: d.clean, recoveryPoint: d.recovery[tp], logStart: d.starts[tp]}, nil
+}
+
+// takeFound gives the topic id that Partitions has found in tp's directory, once.
+func (d *Dir) takeFound(tp topicPartition) (id [16]byte, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	id, known = d.found[tp]
+	delete(d.found, tp)
+	return id, known
 }
 
 // create makes a new partition's directory. What the checkpoints say of an
@@ -164,25 +175,25 @@ func (s *sharedSync) sync(fs vfs.FS, dir string) error {
 }
 
 // topicID reads partition.metadata; zero when there is none. A damaged one counts as
-// none: a power cut at the partition's creation can leave it.
-func (d *Dir) topicID(name string) (id [16]byte, err error) {
+// none: a power cut at the partition's creation can leave it. there is false where the file is not.
+func (d *Dir) topicID(name string) (id [16]byte, there bool, err error) {
 	b, err := readFile(d.fs, path.Join(d.file(name), partitionFile), checkpointBytesMax)
 	if errors.Is(err, iofs.ErrNotExist) {
-		return id, nil
+		return id, false, nil
 	}
 	if err != nil {
-		return id, fmt.Errorf("partition directory %s: %w", d.file(name), err)
+		return id, false, fmt.Errorf("partition directory %s: %w", d.file(name), err)
 	}
 	p, err := parseProperties(b, ":")
 	if err != nil || p["version"] != "0" {
-		return [16]byte{}, nil
+		return [16]byte{}, true, nil
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(p["topic_id"])
 	if err != nil || len(raw) != len(id) {
-		return [16]byte{}, nil
+		return [16]byte{}, true, nil
 	}
 	copy(id[:], raw)
-	return id, nil
+	return id, true, nil
 }
 
 func (d *Dir) writeTopicID(name string, id [16]byte) error {
@@ -207,6 +218,7 @@ func (d *Dir) Delete(topic string, partition int32, now int64) error {
 	d.mu.Lock()
 	l := d.logs[tp]
 	delete(d.logs, tp)
+	delete(d.found, tp)
 	id := d.uniqueID(now)
 	d.mu.Unlock()
 	del := deletedPartition{at: now}

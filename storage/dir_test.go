@@ -212,3 +212,41 @@ func BenchmarkReopen(b *testing.B) {
 		b.StartTimer()
 	}
 }
+
+// Thousands of partitions are opened right after they were found.
+func TestAPartitionThatWasFoundIsNotReadAgainToBeOpened(t *testing.T) {
+	disk := vfs.NewSim(nil)
+	d := testDir(t, disk)
+	testOpen(t, d, testConfig())
+	if err := d.Close(true, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFile(disk, "data/file-0", nil); err != nil { // no partition, for all its name
+		t.Fatal(err)
+	}
+	reads := 0
+	d = testDir(t, vfs.WithHook(disk, func(op vfs.Op) error {
+		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, partitionFile) {
+			reads++
+		}
+		return nil
+	}))
+	all, err := d.Partitions()
+	if err != nil || len(all) != 1 || all[0].TopicID != [16]byte{1, 2, 3} {
+		t.Fatal(all, err)
+	}
+	reads = 0
+	if testOpen(t, d, testConfig()); reads != 0 {
+		t.Errorf("its metadata were read %d times more", reads)
+	}
+	// Deleted and made again under the name it is another.
+	if _, err := d.Partitions(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Delete("orders", 0, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Open("orders", [16]byte{9}, 0, testConfig(), 1); err != nil {
+		t.Errorf("what was found of a deleted partition is taken for its successor's: %v", err)
+	}
+}
