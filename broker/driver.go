@@ -18,17 +18,18 @@ type driver struct {
 	s              *session
 	epoch, version int32 // of the controller, and of the node that keeps it
 
-	mu      sync.Mutex // of this and what is below; held while effects are carried out, which call nothing back
-	c       *controller.Controller
-	over    bool
-	loaded  bool
-	stop    func() bool // the tick's timer
-	topics  map[string]bool
-	listed  map[string]int64                   // path: transaction of the newest list of its children that was taken
-	damaged map[controller.TopicPartition]bool // whose states could not be read, and that was reported
-	changed []func()                           // looks again at what changed before all was read
-	request uint64
-	answers map[uint64]func(controller.Answer) // of requests that wait; bounded by the requests in flight
+	mu         sync.Mutex // of this and what is below; held while effects are carried out, which call nothing back
+	c          *controller.Controller
+	over       bool
+	loaded     bool
+	stop       func() bool // the tick's timer
+	topics     map[string]bool
+	listed     map[string]int64                   // path: transaction of the newest list of its children that was taken
+	damaged    map[controller.TopicPartition]bool // whose states could not be read, and that was reported
+	changed    []func()                           // looks again at what changed before all was read
+	isrChanges changedStates
+	request    uint64
+	answers    map[uint64]func(controller.Answer) // of requests that wait; bounded by the requests in flight
 }
 
 // tickMax is the longest that the controller goes without a tick.

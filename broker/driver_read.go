@@ -376,9 +376,62 @@ func (d *driver) watchISRChanges() {
 		for i, p := range changed {
 			partitions[i] = controller.TopicPartition{Topic: p.Topic, Partition: p.Partition}
 		}
-		d.readStates(partitions)
+		d.readChanged(partitions)
 		return err
 	})
+}
+
+// changedStates are partitions whose leaders say that they have changed the ISR, to be read one crowd after the other: of
+// one that changes again while it waits here, one read tells both. Each is in it once.
+type changedStates struct {
+	waiting []controller.TopicPartition
+	queued  map[controller.TopicPartition]bool
+	reading bool
+}
+
+// changedTogetherMax bounds a crowd. The controller decides, and tells all brokers, after each.
+const changedTogetherMax = 1024
+
+// readChanged has the states read, for the controller.
+func (d *driver) readChanged(partitions []controller.TopicPartition) {
+	d.mu.Lock()
+	w := &d.isrChanges
+	if w.queued == nil {
+		w.queued = map[controller.TopicPartition]bool{}
+	}
+	for _, p := range partitions {
+		if !w.queued[p] {
+			w.queued[p] = true
+			w.waiting = append(w.waiting, p)
+		}
+	}
+	begin := !w.reading
+	w.reading = true
+	d.mu.Unlock()
+	if begin {
+		d.readNextChanged()
+	}
+}
+
+func (d *driver) readNextChanged() {
+	d.mu.Lock()
+	w := &d.isrChanges
+	n := min(len(w.waiting), changedTogetherMax)
+	some := w.waiting[:n:n]
+	if w.waiting = w.waiting[n:]; len(w.waiting) == 0 {
+		w.waiting = nil
+	}
+	for _, p := range some { // whoever changes it from here on is in the next crowd
+		delete(w.queued, p)
+	}
+	w.reading = n > 0
+	d.mu.Unlock()
+	if n > 0 {
+		d.statesOf(some, func(states []controller.StateRead) {
+			d.step(controller.StatesRead{States: states})
+			d.readNextChanged()
+		})
+	}
 }
 
 // watchLogDirs hears of log directories that failed. The next controller hears of them
