@@ -77,10 +77,20 @@ func (m *metadata) place(named topicNamed, states []kmsg.UpdateMetadataRequestTo
 			continue
 		}
 		t.grow(s.Partition)
+		if t.placed[s.Partition].newerThan(s) {
+			continue
+		}
 		t.placed[s.Partition] = placement{
 			leader: s.Leader, leaderEpoch: s.LeaderEpoch, replicas: s.Replicas, isr: s.ISR, offline: s.OfflineReplicas, partitionEpoch: s.ZKVersion,
 		}
 	}
+}
+
+// newerThan is true where a command came late: (1) its connection broke, and the controller sent a newer one on another;
+// (2) that came first; (3) the old one, which nobody waits for, came after it. Nothing would correct what it says. The
+// partition epoch begins anew where somebody removed the state, in a higher leader epoch.
+func (p *placement) newerThan(s *kmsg.UpdateMetadataRequestTopicPartition) bool {
+	return p.leaderEpoch > s.LeaderEpoch || p.leaderEpoch == s.LeaderEpoch && p.partitionEpoch > s.ZKVersion
 }
 
 // partitionsMax bounds what a partition number in a command may make this broker allocate.
