@@ -300,3 +300,31 @@ func TestACleanStopKeepsProducersWithoutBatches(t *testing.T) {
 		t.Errorf("%+v: its last batch again is no duplicate: %+v", rep, again)
 	}
 }
+
+// TestACleanStopAfterARecoveryKeepsTheLargestTimestamp: the process before was killed, and this one has not touched the log.
+// A first batch has no index entry, so opening finds nothing to gather, and gives the files back.
+func TestACleanStopAfterARecoveryKeepsTheLargestTimestamp(t *testing.T) {
+	for _, offsets := range []OffsetScheme{OffsetsLogical, OffsetsByte} {
+		for _, size := range []int{1000, 9000} {
+			disk, cfg := vfs.NewSim(nil), DefaultLogConfig()
+			cfg.Offsets = offsets
+			d := testDir(t, disk)
+			l, _ := testOpen(t, d, cfg)
+			testAppend(t, l, batchSpec{valueSize: size, timestamp: 5000})
+			testFlush(t, l)
+			if err := d.Checkpoint(nil); err != nil {
+				t.Fatal(err)
+			}
+			disk.Kill()
+			d = testDir(t, disk)
+			testOpen(t, d, cfg)
+			if err := d.Close(true, -1); err != nil {
+				t.Fatal(err)
+			}
+			l, rep := testOpen(t, testDir(t, disk), cfg)
+			if _, ts, _, ok, err := l.OffsetForTimestamp(5000); !rep.Clean || !ok || err != nil || ts != 5000 {
+				t.Errorf("offsets %s, %d bytes: clean %v; timestamp %d, %v, %v", offsets, size, rep.Clean, ts, ok, err)
+			}
+		}
+	}
+}

@@ -272,15 +272,14 @@ func (l *segmentLog) closeCleanly() error {
 	if err != nil {
 		return err
 	}
-	if s := l.active(); s.log != nil {
-		if small {
-			err = l.cutTail(s)
-		} else {
-			err = l.seal(s)
-		}
-		if err != nil {
-			return err
-		}
+	switch s := l.active(); {
+	case small && s.log != nil:
+		err = l.cutTail(s)
+	case !small && (s.log != nil || s.size > walkedBytesMax && !s.whole): // recovered, and not used since
+		err = l.seal(s)
+	}
+	if err != nil {
+		return err
 	}
 	for _, s := range l.segments {
 		if err := l.syncIndexes(s); err != nil {
