@@ -5,20 +5,22 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
-
-	"github.com/tidemark-log/tidemark/internal/need"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tidemark-log/tidemark/internal/need"
 	"github.com/tidemark-log/tidemark/storage/vfs/syscount"
 )
 
 func TestEverySystemCallOfAFileIsCounted(t *testing.T) {
 	var c syscount.Counters
-	f := NewReal(t.TempDir(), &c)
+	dir := t.TempDir()
+	f := NewReal(dir, &c)
 	h := open(t, f, "a", Create)
 	put(t, h, "hello", 0)
 	if _, err := h.ReadAt(make([]byte, 5), 0); err != nil { // exactly the file: one pread, no second for the end
@@ -36,6 +38,9 @@ func TestEverySystemCallOfAFileIsCounted(t *testing.T) {
 	want := map[syscount.Kind]int64{
 		syscount.Open: 2, syscount.Close: 2, syscount.Pwrite: 1, syscount.Pread: 3, syscount.Fdatasync: 1,
 		syscount.Ftruncate: 1, syscount.Fsync: 1, syscount.Rename: 1, syscount.Unlink: 1, syscount.SyncFileRange: 2,
+	}
+	if !writesBack[typeOf(t, dir)] { // then writing back is a sync
+		want[syscount.Fdatasync], want[syscount.SyncFileRange] = 2, 0
 	}
 	s := c.Snapshot()
 	for _, k := range syscount.Kinds() {
@@ -116,4 +121,64 @@ func TestDirectFilesReadAndWriteAligned(t *testing.T) {
 	if _, err := h.ReadAt(b, 0); err != nil || string(b[:6]) != "direct" {
 		t.Errorf("%q, %v", b[:6], err)
 	}
+}
+
+// TestAFileOfAnOverlayIsSyncedToBeWrittenBack: sync_file_range would succeed there and write nothing.
+func TestAFileOfAnOverlayIsSyncedToBeWrittenBack(t *testing.T) {
+	need.Root(t)
+	dir, refused, done := t.TempDir(), error(nil), make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for good: the thread, and its mounts, end with the goroutine
+		if dir, refused = overlay(t, dir); refused != nil {
+			return
+		}
+		c := new(syscount.Counters)
+		f, err := NewReal(dir, c).Open("a", Create)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, err = f.WriteAt([]byte("1"), 0)
+		w := f.(WriteBacker)
+		if err := errors.Join(err, w.BeginWriteBack(), w.WriteBack(), f.Close()); err != nil {
+			t.Error(err)
+		}
+		if n := c.Snapshot(); n.Of(syscount.Fdatasync) != 1 || n.Of(syscount.SyncFileRange) != 0 {
+			t.Errorf("%d syncs, %d calls of sync_file_range", n.Of(syscount.Fdatasync), n.Of(syscount.SyncFileRange))
+		}
+	}()
+	if <-done; refused != nil {
+		need.Skip(t, "overlay", refused.Error())
+	}
+}
+
+func typeOf(t *testing.T, dir string) int64 {
+	t.Helper()
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		t.Error(err)
+	}
+	return int64(st.Type)
+}
+
+// overlay gives a directory below dir that is an overlay's, for the calling thread alone.
+func overlay(t *testing.T, dir string) (string, error) {
+	if typeOf(t, dir) == unix.OVERLAYFS_SUPER_MAGIC {
+		return dir, nil // one upon another may not be
+	}
+	for _, name := range []string{"lower", "upper", "work", "merged"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return "", err
+		}
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return "", err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return "", err
+	}
+	merged := filepath.Join(dir, "merged")
+	options := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)
+	return merged, unix.Mount("overlay", merged, "overlay", 0, options)
 }
