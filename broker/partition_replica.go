@@ -164,8 +164,18 @@ func (p *partition) becomeLeader(fx *effects, r *role) int16 {
 	p.took(r)
 	p.b.observeLeader(p, r)
 	p.led(fx, e)
+	p.syncForHighWatermark(fx)
 	p.startReplicaTick()
 	return codeNone
+}
+
+// syncForHighWatermark syncs what no append will ask a sync for: what opening found, and what was appended before acks
+// promised one. The high watermark counts the leader's log as far as it is synced, so without this it
+// would stand below what was acknowledged until somebody appends.
+func (p *partition) syncForHighWatermark(fx *effects) {
+	if p.repl.leader.Leading() && p.cfg.Load().durableBeforeAck() && p.log.FlushedOffset() < p.log.LogEndOffset() {
+		p.flushLocked(fx)
+	}
 }
 
 func (p *partition) becomeFollower(fx *effects, r *role) int16 {

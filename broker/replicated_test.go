@@ -565,3 +565,59 @@ func TestAKillLosesNoPlaceInTheELRAndAPowerCutDoes(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatWasAcknowledgedIsReadableAfterAllHaveDied: the checkpoints are older than the last records, so a broker that is started again
+// does not know that those were synced. Nobody appends after that.
+func TestWhatWasAcknowledgedIsReadableAfterAllHaveDied(t *testing.T) {
+	for _, set := range []string{"log.flush.interval.messages=1", "lab.flush.group=on", "log.flush.interval.messages=1000"} {
+		c := newCluster(t, 3, set)
+		c.create("t", 1, 3)
+		c.wantISR("t", 0, 3)
+		if code := c.produce("t", 0, -1, "a"); code != 0 {
+			t.Fatalf("%s: produce: code %d\n%s", set, code, c.reports())
+		}
+		for id := range int32(3) {
+			c.kill(id + 1)
+		}
+		c.advance(10 * time.Second)
+		for id := range int32(3) {
+			c.start(id+1, c.nodes[id+1].disk)
+		}
+		c.advance(15 * time.Second)
+		leader := c.wantISR("t", 0, 3).Leader
+		if s := c.nodes[leader].broker.Status().Partitions[0]; s.HighWatermark != 1 {
+			t.Errorf("%s: the high watermark is %d, and 1 record was acknowledged\n%s", set, s.HighWatermark, c.reports())
+		}
+	}
+}
+
+// TestASyncBeforeEachAckIsInForceWhereItIsAskedFor: a running topic is told to sync before it acknowledges. What was appended
+// before becomes durable too, as the leader's high watermark counts no more than that; and what is acknowledged then
+// is synced by every replica.
+func TestASyncBeforeEachAckIsInForceWhereItIsAskedFor(t *testing.T) {
+	c := newCluster(t, 3, "log.flush.interval.messages=1000")
+	c.create("t", 1, 3)
+	c.wantISR("t", 0, 3)
+	produce := func(value string) {
+		t.Helper()
+		if code := c.produce("t", 0, -1, value); code != 0 {
+			t.Fatalf("produce: code %d\n%s", code, c.reports())
+		}
+	}
+	wantFlushed := func(want int64) {
+		t.Helper()
+		for id, n := range c.nodes {
+			if s := n.broker.Status().Partitions[0]; s.FlushedOffset < want {
+				t.Errorf("broker %d has synced up to %d, want %d\n%s", id, s.FlushedOffset, want, c.reports())
+			}
+		}
+	}
+	produce("a")
+	if r, _ := c.ask(1, alterTopic("t", "flush.messages", "1"), 1, 15*time.Second).(*kmsg.IncrementalAlterConfigsResponse); r == nil || r.Resources[0].ErrorCode != 0 {
+		t.Fatalf("alter: %+v\n%s", r, c.reports())
+	}
+	c.advance(10 * time.Second)
+	wantFlushed(1)
+	produce("b")
+	wantFlushed(2)
+}

@@ -373,6 +373,8 @@ func (p *partition) setConfig(cfg *Config) {
 		p.log.SetConfig(cfg.Log)
 		if p.repl != nil {
 			p.led(fx, p.repl.leader.SetSettings(cfg.replicaSettings()))
+			p.repl.follower.SetDurable(cfg.durableBeforeAck())
+			p.syncForHighWatermark(fx)
 		}
 	})
 }

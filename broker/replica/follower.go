@@ -332,6 +332,9 @@ func (f *Follower) Appended() Do {
 	return Do{HWMoved: f.follow()}
 }
 
+// SetDurable takes over whether acks promise durability. A fetch that is under way acknowledges what it did.
+func (f *Follower) SetDurable(beforeAck bool) { f.durable = beforeAck }
+
 // Flushed tells up to where the log is synced.
 func (f *Follower) Flushed(to Offset) { f.flushed = max(f.flushed, min(to, f.log.LogEndOffset())) }
 
