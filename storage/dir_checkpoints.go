@@ -106,10 +106,15 @@ func (d *Dir) writeLogStarts() error {
 	return d.writeOffsets(logStartFile, d.starts)
 }
 
-// saveRecoveryPoints is for a truncation: none above the log's end may stay.
-func (d *Dir) saveRecoveryPoints() error {
+// lowerRecoveryPointOf is for a truncation, which has lowered what is flushed of l: no recovery point above durable may
+// stay. Whether there is one is asked under the lock: a checkpoint that is under way has read the old
+// offset, and has yet to write it.
+func (d *Dir) lowerRecoveryPointOf(l *segmentLog, durable int64) error {
 	d.checkpoint.Lock()
 	defer d.checkpoint.Unlock()
+	if l.checkpointed.Load() <= durable {
+		return nil
+	}
 	return d.writeRecoveryPoints()
 }
 

@@ -1,9 +1,12 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/tidemark-log/tidemark/storage/vfs"
@@ -253,4 +256,39 @@ func TestAPartitionThatAKilledProcessMadeIsThereAfterAPowerCut(t *testing.T) {
 			t.Errorf("log end offset %d of 3, all flushed", l.LogEndOffset())
 		}
 	})
+}
+
+// TestACutDuringACheckpointLowersItsRecoveryPoint: the checkpoint has read up to where the log is flushed, and writes that when the log
+// is cut already. What is appended then lies below it and is not durable.
+func TestACutDuringACheckpointLowersItsRecoveryPoint(t *testing.T) {
+	for range 20 {
+		var during func()
+		fs := vfs.WithHook(vfs.NewReal(t.TempDir(), nil), func(op vfs.Op) error {
+			if f := during; f != nil && op.Kind == vfs.OpWrite && strings.Contains(op.Name, recoveryPointFile) {
+				during = nil
+				f()
+			}
+			return nil
+		})
+		l, _ := testOpen(t, testDir(t, fs), testConfig())
+		fill(t, l, 4, batchSpec{valueSize: 100})
+		testFlush(t, l)
+		cut := make(chan error)
+		during = func() {
+			go func() { cut <- l.Truncate(2) }()
+			for l.FlushedOffset() > 2 {
+				runtime.Gosched()
+			}
+		}
+		if err := errors.Join(l.dir.Checkpoint(nil), <-cut); err != nil {
+			t.Fatal(err)
+		}
+		b, err := readFile(fs, l.dir.file(recoveryPointFile), checkpointBytesMax)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if points, err := decodeOffsets(b); err != nil || points[topicPartition{"orders", 0}] > 2 {
+			t.Fatalf("the recovery point is %v, %v; flushed is %d", points, err, l.FlushedOffset())
+		}
+	}
 }

@@ -84,10 +84,8 @@ func (l *segmentLog) lowerEnd(end, durable int64) error {
 	if l.flushed.Load() > durable {
 		l.flushed.Store(durable)
 	}
-	if l.checkpointed.Load() > durable {
-		if err := l.dir.saveRecoveryPoints(); err != nil {
-			return l.fail("checkpoint", recoveryPointFile, 0, err)
-		}
+	if err := l.dir.lowerRecoveryPointOf(l, durable); err != nil {
+		return l.fail("checkpoint", recoveryPointFile, 0, err)
 	}
 	if err := l.dir.lowerWatermark(l.path, end); err != nil {
 		return l.fail("checkpoint", highWatermarkFile, 0, err)
