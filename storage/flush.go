@@ -54,6 +54,7 @@ func (l *segmentLog) BeginFlush() *Flush {
 		f.Steps = append(f.Steps, vfs.DirSyncer(l.fs, l.path))
 	}
 	if len(f.Steps) == 0 && f.UpTo == l.flushed.Load() {
+		l.releaseFlush(f)
 		return nil
 	}
 	return f

@@ -341,6 +341,7 @@ func (l *segmentLog) dropFrom(i int, end, recoveryPoint int64, rep *RecoveryRepo
 	}
 	s := l.active()
 	s.closing, s.sealed = false, false
+	l.indexesRemade(s)
 	l.end.Store(end)
 	l.flushed.Store(min(recoveryPoint, end))
 	if recoveryPoint > end {

@@ -237,8 +237,8 @@ func (l *segmentLog) BeginSettling() *Flush {
 var errClosed = errors.New("log is closed")
 
 // Close writes what a clean shutdown leaves: whole indexes, the last time index
-// entry, producer state at the log end, no preallocated tail. It makes durable
-// what it wrote. The batches themselves the caller has flushed.
+// entry, producer state at the log end (these where opening would walk far without, see
+// walkedBytesMax), no preallocated tail. It makes durable what it wrote. The batches themselves the caller has flushed.
 func (l *segmentLog) Close() error {
 	if l.closed {
 		return nil

@@ -122,6 +122,7 @@ func (l *segmentLog) rebuildIndexes(s *segment) error {
 		pos += int64(h.Size())
 	}
 	if !s.closing {
+		l.indexesRemade(s)
 		return nil
 	}
 	s.sealed = false // the next flush makes the indexes durable
@@ -129,6 +130,14 @@ func (l *segmentLog) rebuildIndexes(s *segment) error {
 		return err
 	}
 	return l.writeIndexes(s, true)
+}
+
+// indexesRemade has the next flush sync the active segment's indexes where a producer snapshot lies in it:
+// once the recovery point has passed that, recovery believes them up to there.
+func (l *segmentLog) indexesRemade(s *segment) {
+	if n := len(l.snapshots.offsets); n > 0 && l.snapshots.offsets[n-1] > s.base {
+		s.indexDue = true
+	}
 }
 
 // keepIndexesBelow removes the entries for batches at pos and after. The files are loaded.
