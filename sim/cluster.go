@@ -54,6 +54,9 @@ const clientsMax = 16
 func newCluster(seed uint64, o Options) *Cluster {
 	c := &Cluster{base: newBase(seed, clusterProbes(), o.Echo)}
 	c.cfg = drawCluster(c.rng, o)
+	if o.Scenario == nil {
+		c.cfg.drawEnd(seed)
+	}
 	c.without, c.only = o.Without, o.Only
 	for i := range min(len(o.Batches), len(c.cfg.producers)) {
 		c.cfg.producers[i].batches = o.Batches[i]
@@ -180,8 +183,13 @@ func (c *Cluster) heal() {
 			c.kill(n)
 		}
 	}
+	if c.cfg.diesLast {
+		for _, n := range c.nodes {
+			c.kill(n)
+		}
+	}
 	for _, p := range c.producers {
-		p.wind()
+		p.wind(!c.cfg.quietEnd)
 	}
 }
 

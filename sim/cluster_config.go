@@ -44,6 +44,9 @@ type clusterConfig struct {
 	// lateMessage is which of lateMessages is late most often.
 	lateMessage int
 	reacts      bool // some faults wait for an election or a change of an ISR, and come right after it
+	// quietEnd: nobody writes any more after the heal, so that what was acknowledged has to come to light by
+	// itself. diesLast: all brokers are killed once more by then.
+	quietEnd, diesLast bool
 	// envelope is how many lossy faults are allowed: E0 none, E1 min.insync.replicas−1 that
 	// are not re-replicated, E2 any number (the flush policy promises durability).
 	envelope int
@@ -97,6 +100,15 @@ func drawCluster(rng *rand.Rand, o Options) clusterConfig {
 		c.broker.UncleanElection, c.rules.Unclean = true, true
 	}
 	return c
+}
+
+// endStream tells the chances of how a run ends from those of everything else.
+const endStream = 0x656e_6400_0000_0000
+
+func (c *clusterConfig) drawEnd(seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, endStream))
+	c.quietEnd = rng.IntN(3) == 0
+	c.diesLast = c.quietEnd && rng.IntN(2) == 0
 }
 
 // drawRetention lets clusters delete what is old or much, some of it before it is read (S20, S23).
@@ -174,6 +186,9 @@ func (c *clusterConfig) String() string {
 		}
 	}
 	s += fmt.Sprintf(" (reacts: %v)", c.reacts)
+	if c.quietEnd {
+		s += fmt.Sprintf("; nobody writes at the end (all die once more: %v)", c.diesLast)
+	}
 	for i, p := range c.producers {
 		s += fmt.Sprintf("; producer %d: acks=%d idempotent=%v retries=%v in flight %d, %d batches", i, p.acks, p.idempotent, p.retries, p.inFlightMax, p.batches)
 	}

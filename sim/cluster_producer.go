@@ -60,11 +60,14 @@ func (p *clusterProducer) produce() {
 	}
 }
 
-// wind ends the making of batches, with a last one to each partition that must get through.
-func (p *clusterProducer) wind() {
+// wind ends the making of batches, with a last one to each partition that must get
+// through where that is asked for.
+func (p *clusterProducer) wind(last bool) {
 	p.left = 0
 	for _, l := range p.lanes {
-		l.enqueue()
+		if last {
+			l.enqueue()
+		}
 	}
 }
 
