@@ -301,7 +301,7 @@ func (c *Cluster) die(n *node, power bool) {
 		client.Abandon()
 	}
 	n.endLife()
-	if !i.stopping { // then logs were flushed and closed, which nobody tells of
+	if !i.stopping && !i.injected && !i.down { // logs were flushed and closed, or a change failed half way, which nobody tells of
 		c.lookAtRecoveryPoints(n)
 	}
 	c.ghost.Stopped(n.id, power)
