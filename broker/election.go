@@ -20,6 +20,7 @@ type election struct {
 
 	mu     sync.Mutex
 	driver *driver // while this broker is the controller
+	looks  uint64  // at /controller, so far
 }
 
 // current gives the driver while this broker is the controller, else nil.
@@ -30,7 +31,15 @@ func (e *election) current() *driver {
 }
 
 // campaign looks who is the controller, stands where there is none, and looks again when that ends.
+//
+// Answers come in any order: (1) the answer that another broker is the controller is late. (2) That one
+// dies, and this broker looks again, stands, and is elected. (3) The late answer comes. To believe it would end a
+// term while the office is held, and no watch would tell. So only the newest look counts.
 func (e *election) campaign(s *session) {
+	e.mu.Lock()
+	e.looks++
+	look := e.looks
+	e.mu.Unlock()
 	again := func() { e.campaign(s) }
 	changed := func(coord.Event) {
 		if !s.over.Load() {
@@ -39,6 +48,7 @@ func (e *election) campaign(s *session) {
 	}
 	s.client.Get(coord.ControllerPath, changed, func(_ []byte, st coord.Stat, err error) {
 		switch {
+		case !e.newest(look):
 		case errors.Is(err, coord.ErrNoNode):
 			e.drop(s, "somebody removed "+coord.ControllerPath)
 			e.stand(s)
@@ -50,6 +60,12 @@ func (e *election) campaign(s *session) {
 			e.drop(s, "another broker is the controller")
 		}
 	})
+}
+
+func (e *election) newest(look uint64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return look == e.looks
 }
 
 // stand tries to become the controller.

@@ -184,6 +184,7 @@ type StateNode struct {
 type replica struct {
 	b    *broker
 	here bool // there is a log
+	open bool // its broker has opened it in this life
 
 	log     []Entry
 	start   int64

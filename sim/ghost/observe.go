@@ -18,7 +18,7 @@ func (s *State) Started(id int32) {
 	b.lossy, b.lost = b.lost, false
 	for _, p := range s.sorted {
 		if r := p.replica(id); r.here {
-			r.leads, r.epoch = false, -1
+			r.leads, r.epoch, r.open = false, -1, false
 			b.lossy = b.lossy || r.unsure // the life before died while it started
 		}
 	}
@@ -47,7 +47,7 @@ func (s *State) Stopped(id int32, lossy bool) {
 // RecoveryPoint: when a broker's life ends its checkpoint says that everything below offset is durable.
 func (s *State) RecoveryPoint(id int32, tp TP, offset int64) {
 	p := s.partition(tp)
-	if r := p.replica(id); r.here && !r.removes {
+	if r := p.replica(id); r.here && r.open && !r.removes { // what a clean stop flushed last is told when the log opens
 		p.s26RecoveryPoint(r, offset)
 	}
 }
@@ -105,7 +105,7 @@ func (s *State) LogOpened(id int32, tp TP, b Bounds, found []Entry) {
 	r.leads, r.epoch, r.truncates = false, -1, -1
 	p.expired(r)
 	p.advance(r)
-	r.unsure = false
+	r.unsure, r.open = false, true
 	if r.b.lossy && (r.agrees < p.end() || was > b.End) {
 		r.lossy = true
 		s.probe("lossy restart that lost committed records", 1)
