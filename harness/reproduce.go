@@ -22,7 +22,7 @@ import (
 var ErrFailures = errors.New("failed cells or checks")
 
 // RunAll runs experiments one after the other and writes the page over all of
-// them. One that cannot run does not keep the others from running; its error is
+// them, and over the newest runs of others that lie beside them. One that cannot run does not keep the others from running; its error is
 // among those returned. It gives the page's path.
 func RunAll(ctx context.Context, specs []*experiments.Spec, o Options) (page string, err error) {
 	started := o.Now()
@@ -50,7 +50,7 @@ func RunAll(ctx context.Context, specs []*experiments.Spec, o Options) (page str
 		}
 	}
 	if len(dirs) > 0 {
-		if page, err = report.Overview(o.Root, dirs); err != nil {
+		if page, err = report.Overview(o.Root, report.WithOthers(o.Root, dirs)); err != nil {
 			errs = append(errs, err)
 		}
 		fmt.Fprintf(o.Log, "%s in %s\n", words.Count(len(dirs), "experiment"), o.Now().Sub(started).Round(time.Second))

@@ -110,6 +110,32 @@ type experimentCard struct {
 	Commit, Machine                        string
 }
 
+// WithOthers adds to the directories of runs under root those of the newest complete runs of the other embedded
+// experiments there, in the experiments' order, so that who runs one of them again keeps the page over all.
+func WithOthers(root string, dirs []string) []string {
+	names := experiments.Names()
+	all := slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return slices.Contains(names, experimentOf(dir)) })
+	var known []string
+	for _, name := range names {
+		if i := slices.IndexFunc(dirs, func(dir string) bool { return experimentOf(dir) == name }); i >= 0 {
+			known = append(known, dirs[i])
+			continue
+		}
+		found, err := filepath.Glob(filepath.Join(root, name, "*", result.SummaryFile))
+		if err != nil || len(found) == 0 {
+			continue
+		}
+		newest := filepath.Dir(found[len(found)-1])
+		if _, err := read(newest); err == nil { // one that cannot be read any more keeps nobody from the page
+			known = append(known, newest)
+		}
+	}
+	return append(known, all...)
+}
+
+// experimentOf is the experiment whose run lies in a directory.
+func experimentOf(dir string) string { return filepath.Base(filepath.Dir(dir)) }
+
 // Overview writes index.html over the newest runs of the named experiments under root. It gives the page's path.
 func Overview(root string, dirs []string) (string, error) {
 	var cards []experimentCard

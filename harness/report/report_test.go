@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,6 +144,26 @@ func TestEveryEmbeddedExperimentHasAReportWhoseLinksLeadSomewhere(t *testing.T) 
 		t.Fatal(err)
 	}
 	checkLinks(t, page)
+}
+
+// TestRunningOneExperimentAgainKeepsTheOthersOnThePage: also where one of them cannot be read.
+func TestRunningOneExperimentAgainKeepsTheOthersOnThePage(t *testing.T) {
+	root := t.TempDir()
+	flush := writeRun(t, root, "flush", experiments.SizeDefault, 8, flat)
+	batch := writeRun(t, root, "batch-size", experiments.SizeDefault, 8, flat)
+	sendfile := writeRun(t, root, "sendfile", experiments.SizeDefault, 8, flat)
+	if err := os.WriteFile(filepath.Join(sendfile, result.SamplesFile), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(root, "my-own", "run")
+	names := experiments.Names()
+	want := []string{batch, flush, own}
+	if slices.Index(names, "flush") < slices.Index(names, "batch-size") {
+		want = []string{flush, batch, own}
+	}
+	if got := WithOthers(root, []string{own, flush}); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 func TestThePageEscapesWhatItShows(t *testing.T) {
