@@ -20,7 +20,6 @@ type election struct {
 
 	mu     sync.Mutex
 	driver *driver // while this broker is the controller
-	looks  uint64  // at /controller, so far
 }
 
 // current gives the driver while this broker is the controller, else nil.
@@ -36,10 +35,7 @@ func (e *election) current() *driver {
 // dies, and this broker looks again, stands, and is elected. (3) The late answer comes. To believe it would end a
 // term while the office is held, and no watch would tell. So only the newest look counts.
 func (e *election) campaign(s *session) {
-	e.mu.Lock()
-	e.looks++
-	look := e.looks
-	e.mu.Unlock()
+	look := s.looks.Add(1)
 	again := func() { e.campaign(s) }
 	changed := func(coord.Event) {
 		if !s.over.Load() {
@@ -48,7 +44,7 @@ func (e *election) campaign(s *session) {
 	}
 	s.client.Get(coord.ControllerPath, changed, func(_ []byte, st coord.Stat, err error) {
 		switch {
-		case !e.newest(look):
+		case look != s.looks.Load():
 		case errors.Is(err, coord.ErrNoNode):
 			e.drop(s, "somebody removed "+coord.ControllerPath)
 			e.stand(s)
@@ -60,12 +56,6 @@ func (e *election) campaign(s *session) {
 			e.drop(s, "another broker is the controller")
 		}
 	})
-}
-
-func (e *election) newest(look uint64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return look == e.looks
 }
 
 // stand tries to become the controller.

@@ -59,6 +59,7 @@ type session struct {
 	over   atomic.Bool
 	joined atomic.Bool // Connected was heard, and the steps begun
 	began  time.Duration
+	looks  atomic.Int64 // at /controller, so far; of another session's looks this one's are not outdated
 }
 
 const (
