@@ -46,7 +46,7 @@ type LogBounds struct {
 	LogStartOffset int64
 	LogEndOffset   int64
 	FlushedOffset  int64 // everything below is durable
-	HighWatermark  int64 // when opened: as the checkpoint had it; otherwise -1
+	HighWatermark  int64 // when opened: as the checkpoint had it, or the log start if that is higher; otherwise -1
 }
 
 // observedLog tells an Observer of every change of a log.

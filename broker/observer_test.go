@@ -14,39 +14,42 @@ import (
 	"github.com/tidemark-log/tidemark/storage/vfs"
 )
 
+// notes are what an Observer saw.
+type notes struct{ saw []string }
+
+var _ broker.Observer = (*notes)(nil)
+
 // watching is an Env that notes what it observes.
 type watching struct {
 	*brokertest.Env
-	saw []string
+	notes
 }
 
-var _ broker.Observer = (*watching)(nil)
-
-func (w *watching) note(format string, args ...any) {
+func (w *notes) note(format string, args ...any) {
 	w.saw = append(w.saw, fmt.Sprintf(format, args...))
 }
-func (w *watching) LogOpened(topic string, p int32, at broker.LogBounds) {
+func (w *notes) LogOpened(topic string, p int32, at broker.LogBounds) {
 	w.note("opened %s-%d %d-%d hw %d", topic, p, at.LogStartOffset, at.LogEndOffset, at.HighWatermark)
 }
-func (w *watching) LogAppended(topic string, p int32, batches []byte, replica bool) {
+func (w *notes) LogAppended(topic string, p int32, batches []byte, replica bool) {
 	h := record.ReadHeader(batches)
 	w.note("appended %s-%d %d-%d replica %v", topic, p, h.BaseOffset, h.LastOffset(), replica)
 }
-func (w *watching) LogChanged(topic string, p int32, at broker.LogBounds) {
+func (w *notes) LogChanged(topic string, p int32, at broker.LogBounds) {
 	w.note("changed %s-%d %d-%d flushed %d", topic, p, at.LogStartOffset, at.LogEndOffset, at.FlushedOffset)
 }
-func (w *watching) LogTruncates(topic string, p int32, to int64) {
+func (w *notes) LogTruncates(topic string, p int32, to int64) {
 	w.note("truncates %s-%d to %d", topic, p, to)
 }
-func (w *watching) LogRemoves(string, int32)         {}
-func (w *watching) LogRemoved(topic string, p int32) { w.note("removed %s-%d", topic, p) }
-func (w *watching) HighWatermark(topic string, p int32, to int64, counting []int32) {
+func (w *notes) LogRemoves(string, int32)         {}
+func (w *notes) LogRemoved(topic string, p int32) { w.note("removed %s-%d", topic, p) }
+func (w *notes) HighWatermark(topic string, p int32, to int64, counting []int32) {
 	w.note("high watermark %s-%d %d %v", topic, p, to, counting)
 }
-func (w *watching) BecameLeader(string, int32, int32, []int32) {}
-func (w *watching) BecameFollower(string, int32, int32, int32) {}
-func (w *watching) ControllerElected(int32)                    {}
-func (w *watching) CommandApplied(int16, int32)                {}
+func (w *notes) BecameLeader(string, int32, int32, []int32) {}
+func (w *notes) BecameFollower(string, int32, int32, int32) {}
+func (w *notes) ControllerElected(int32)                    {}
+func (w *notes) CommandApplied(int16, int32)                {}
 
 // TestAnObserverSeesEveryChangeOfALog: the ghost state of the simulator is no better than what it is told.
 func TestAnObserverSeesEveryChangeOfALog(t *testing.T) {

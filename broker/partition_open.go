@@ -70,6 +70,7 @@ func (o opening) Sync() error {
 		if !p.b.rules.HWCheckpointComplete {
 			hw = 0 // as when the checkpoint was written while some partitions were not loaded yet (B9)
 		}
+		hw = max(hw, log.LogStartOffset()) // what was deleted had been committed
 		p.log = p.observed(log, hw)
 		p.replicate(hw)
 		return nil

@@ -71,7 +71,7 @@ func (p *partition) replicate(highWatermark int64) {
 		leaderID: noBroker,
 	}
 	p.epoch = -1
-	p.visible = max(min(highWatermark, p.log.LogEndOffset()), p.log.LogStartOffset())
+	p.visible = min(highWatermark, p.log.LogEndOffset())
 }
 
 // leads is true while this broker leads the partition. Under its lock.

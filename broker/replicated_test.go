@@ -27,6 +27,7 @@ type cluster struct {
 	rng   *rand.Rand
 	set   []string
 	nodes map[int32]*clusterNode
+	watch *notes // if not nil: sees what the brokers do that start from now on
 }
 
 type clusterNode struct {
@@ -106,7 +107,11 @@ func (c *cluster) start(id int32, disk *vfs.Sim) *clusterNode {
 		c.t.Fatal(err)
 	}
 	c.nodes[id] = n
-	n.broker = broker.New(processEnv{n.env, n}, cfg)
+	var process env.Env = processEnv{n.env, n}
+	if c.watch != nil {
+		process = watchedProcess{processEnv{n.env, n}, c.watch}
+	}
+	n.broker = broker.New(process, cfg)
 	n.broker.Start(func(err error) {
 		if err != nil {
 			c.t.Errorf("broker %d: %v", id, err)
@@ -121,6 +126,12 @@ func (c *cluster) start(id int32, disk *vfs.Sim) *clusterNode {
 type processEnv struct {
 	*brokertest.Env
 	n *clusterNode
+}
+
+// watchedProcess is a process whose broker is observed.
+type watchedProcess struct {
+	processEnv
+	*notes
 }
 
 func (p processEnv) After(d time.Duration, f func()) func() bool {
@@ -588,6 +599,34 @@ func TestWhatWasAcknowledgedIsReadableAfterAllHaveDied(t *testing.T) {
 		if s := c.nodes[leader].broker.Status().Partitions[0]; s.HighWatermark != 1 {
 			t.Errorf("%s: the high watermark is %d, and 1 record was acknowledged\n%s", set, s.HighWatermark, c.reports())
 		}
+	}
+}
+
+// TestAHighWatermarkIsNotBelowTheLogStart: where records were deleted after the last checkpoint of the high watermark, what that
+// has is below where the log begins; here it has nothing. Who looks on must not hold a lower one for true than the broker goes by (L7).
+func TestAHighWatermarkIsNotBelowTheLogStart(t *testing.T) {
+	c := newCluster(t, 1)
+	c.create("t", 1, 1)
+	for range 3 {
+		if code := c.produce("t", 0, 1, "a"); code != 0 {
+			t.Fatalf("produce: code %d", code)
+		}
+	}
+	del := kmsg.NewPtrDeleteRecordsRequest()
+	del.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: "t", Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: 2}}}}
+	if r, _ := c.ask(1, del, 2, time.Second).(*kmsg.DeleteRecordsResponse); r == nil || r.Topics[0].Partitions[0].ErrorCode != 0 {
+		t.Fatalf("delete records: %+v", r)
+	}
+	c.advance(2 * time.Minute) // the log start is written down
+	c.kill(1)
+	if err := c.nodes[1].disk.Remove("/data/replication-offset-checkpoint"); err != nil {
+		t.Fatal(err)
+	}
+	c.watch = new(notes)
+	c.start(1, c.nodes[1].disk)
+	c.advance(15 * time.Second)
+	if want := "opened t-0 2-3 hw 2"; len(c.watch.saw) == 0 || c.watch.saw[0] != want {
+		t.Errorf("saw %q first, instead of %q", c.watch.saw, want)
 	}
 }
 
