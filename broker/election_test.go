@@ -41,3 +41,26 @@ func TestALateLookAtTheControllerEndsNoTerm(t *testing.T) {
 	}
 	c.wantISR("t", 0, 3)
 }
+
+// TestAnOldSessionsAnswerSpoilsNoLookOfTheNext: (1) a broker is elected, and the answer that says so is late. (2) Its session expires, and
+// with the next one it asks who is the controller. (3) The late answer makes the old session look, in vain as it is over. That must not
+// outdate the new session's look, which is under way: nobody would look any more, nor stand.
+func TestAnOldSessionsAnswerSpoilsNoLookOfTheNext(t *testing.T) {
+	c := newCluster(t, 3)
+	boss := controllerOf(t, c)
+	heir, third := boss%3+1, (boss+1)%3+1
+	c.kill(third)
+	c.kill(boss)
+	elected := c.takeNext(heir, "multi", coord.ControllerPath)
+	c.awaitTaken(elected)
+	look := c.takeNext(heir, "get", coord.ControllerPath)
+	c.model.ExpireSession(c.nodes[heir].client.Session())
+	c.awaitTaken(look)
+	elected.give()
+	c.advance(time.Second)
+	look.give()
+	c.advance(10 * time.Second)
+	if got := controllerOf(t, c); got != heir {
+		t.Fatalf("broker %d is the controller, want %d\n%s", got, heir, c.reports())
+	}
+}
