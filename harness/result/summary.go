@@ -206,47 +206,45 @@ func (t *table) judge(spec *experiments.Spec, cells []experiments.Cell, v experi
 	}
 	sum.Warnings = warnings
 	sum.Verdict = stat.Judge(ratio, stat.Op(test.Op), test.Bound)
-	throttled := slices.ContainsFunc(warnings, func(w stat.Warning) bool { return w.Kind == stat.Throttled })
-	if size == experiments.SizeQuick || throttled {
+	// Repeats without a log ratio are those in which one side was nothing: to judge by the others would be to choose among the outcomes.
+	void := slices.ContainsFunc(warnings, func(w stat.Warning) bool { return w.Kind == stat.Throttled || w.Kind == stat.NotPositive })
+	if size == experiments.SizeQuick || void {
 		sum.Verdict = stat.NoVerdict
 	}
 	return sum
 }
 
 // judgeEvery looks for a sample that breaks the test. As many repeats as a verdict
-// needs must have kept it; one that broke it is enough to refute it, in any repeat.
+// needs must have kept it; one that broke it is enough to refute it, in any repeat,
+// whatever became of the repeat's other cells. That the sample failed a check, which
+// may have seen the same, does not hide it; it only keeps the repeat from counting as one that kept the test.
 func (t *table) judgeEvery(cells []experiments.Cell, test experiments.Test, size experiments.Size, sum *VerdictSummary) {
 	op, worst := stat.Op(test.Op), stat.Estimate{Value: math.NaN(), Lo: math.NaN(), Hi: math.NaN()}
-	counts := map[stat.WarningKind]int{}
+	counts := tally{}
 	high := op == stat.Less || op == stat.LessEq
 	for repeat := range t.repeats {
-		complete := false
+		looked, complete := false, true
 		for _, c := range cells {
 			if !c.Has(test.Where) || !t.possible(c.Name()) {
 				continue
 			}
-			complete = true
-			s, ok := t.good(c.Name(), repeat)
-			t.countBad(counts, c.Name(), repeat)
+			looked = true
+			counts.addBad(t, c.Name(), repeat)
+			s, ok := t.samples[c.Name()][repeat]
 			v, has := s.Metrics[test.Metric]
-			if !ok || !has {
-				if ok {
-					counts[stat.Missing]++
-				}
-				complete = false
-				break
+			if ok = ok && s.OK(); ok && !has {
+				counts.add(stat.Missing, repeat)
 			}
-			if math.IsNaN(worst.Value) || v > worst.Value == high && v != worst.Value {
+			complete = complete && ok && has && t.failedCheck(s) == ""
+			if ok && has && (math.IsNaN(worst.Value) || v > worst.Value == high && v != worst.Value) {
 				worst.Value = v
 			}
 		}
-		if complete {
+		if looked && complete {
 			worst.N++
 		}
 	}
-	for _, kind := range slices.Sorted(maps.Keys(counts)) {
-		sum.Warnings = append(sum.Warnings, stat.Warning{Kind: kind, Count: counts[kind]})
-	}
+	sum.Warnings = counts.warnings()
 	if worst.N < stat.VerdictRepeats {
 		sum.Warnings = append(sum.Warnings, stat.Warning{Kind: stat.FewRepeats, Count: worst.N})
 	}
@@ -263,10 +261,40 @@ func (t *table) judgeEvery(cells []experiments.Cell, test experiments.Test, size
 	}
 }
 
+// tally holds the repeats in which something was seen, by what it was: a cell is in
+// several pairs, and a repeat in which it failed is still one.
+type tally map[stat.WarningKind]map[int]bool
+
+func (c tally) add(kind stat.WarningKind, repeat int) {
+	if c[kind] == nil {
+		c[kind] = map[int]bool{}
+	}
+	c[kind][repeat] = true
+}
+
+// addBad adds what keeps a cell's sample of a repeat from counting.
+func (c tally) addBad(t *table, cell string, repeat int) {
+	s, ok := t.samples[cell][repeat]
+	switch {
+	case !ok, s.NotPossible != "":
+	case s.Error != "":
+		c.add(stat.FailedRun, repeat)
+	case t.failedCheck(s) != "":
+		c.add(stat.FailedCheck, repeat)
+	}
+}
+
+func (c tally) warnings() (all []stat.Warning) {
+	for _, kind := range slices.Sorted(maps.Keys(c)) {
+		all = append(all, stat.Warning{Kind: kind, Count: len(c[kind])})
+	}
+	return all
+}
+
 // pairedLogs gives a log ratio for every repeat in which all pairs have one. A
 // repeat that lacks a pair is left out: a mean over the others would be of something else.
 func (t *table) pairedLogs(cells []experiments.Cell, test experiments.Test) (logs []float64, warnings []stat.Warning) {
-	counts := map[stat.WarningKind]int{}
+	counts := tally{}
 	pairs := t.pairs(cells, test)
 	for repeat := range t.repeats {
 		sum, complete := 0.0, len(pairs) > 0
@@ -278,10 +306,7 @@ func (t *table) pairedLogs(cells []experiments.Cell, test experiments.Test) (log
 			logs = append(logs, sum/float64(len(pairs)))
 		}
 	}
-	for _, kind := range slices.Sorted(maps.Keys(counts)) {
-		warnings = append(warnings, stat.Warning{Kind: kind, Count: counts[kind]})
-	}
-	return logs, warnings
+	return logs, counts.warnings()
 }
 
 // pairs lists the pairs of cells that a test compares, without those that this machine cannot run.
@@ -306,11 +331,11 @@ func (t *table) possible(cell string) bool {
 }
 
 // pairLog gives one pair's log ratio in one repeat and counts what keeps it from having one.
-func (t *table) pairLog(pair [2]string, repeat int, metric string, counts map[stat.WarningKind]int) (float64, bool) {
+func (t *table) pairLog(pair [2]string, repeat int, metric string, counts tally) (float64, bool) {
 	a, okA := t.good(pair[0], repeat)
 	b, okB := t.good(pair[1], repeat)
-	t.countBad(counts, pair[0], repeat)
-	t.countBad(counts, pair[1], repeat)
+	counts.addBad(t, pair[0], repeat)
+	counts.addBad(t, pair[1], repeat)
 	if !okA || !okB {
 		return 0, false
 	}
@@ -318,27 +343,16 @@ func (t *table) pairLog(pair [2]string, repeat int, metric string, counts map[st
 	y, okB := b.Metrics[metric]
 	switch {
 	case !okA || !okB:
-		counts[stat.Missing]++
+		counts.add(stat.Missing, repeat)
 		return 0, false
 	case !(x > 0 && y > 0):
-		counts[stat.NotPositive]++
+		counts.add(stat.NotPositive, repeat)
 		return 0, false
 	}
 	if a.Throttled || b.Throttled {
-		counts[stat.Throttled]++
+		counts.add(stat.Throttled, repeat)
 	}
 	return math.Log(x / y), true
-}
-
-func (t *table) countBad(counts map[stat.WarningKind]int, cell string, repeat int) {
-	s, ok := t.samples[cell][repeat]
-	switch {
-	case !ok, s.NotPossible != "":
-	case s.Error != "":
-		counts[stat.FailedRun]++
-	case t.failedCheck(s) != "":
-		counts[stat.FailedCheck]++
-	}
 }
 
 // partner finds the cell to divide by: the same levels, but for the denominator's.
@@ -362,27 +376,26 @@ func partner(cells []experiments.Cell, top experiments.Cell, test experiments.Te
 	return experiments.Cell{}, false
 }
 
-// figureOf finds the figure that shows a test's metric and, if there is a choice, its cells; else the first.
+// figureOf finds the figure that shows a test's cells, best with the test's own metric; "" where none shows them.
 func figureOf(spec *experiments.Spec, test experiments.Test) string {
 	best, bestScore := "", 0
 	for _, f := range spec.Figures {
-		if f.Metric != test.Metric && !slices.Contains(f.Notes, test.Metric) {
-			continue
-		}
 		score := 1
-		for _, w := range slices.Concat(test.Where, test.Numerator) {
-			if v, ok := f.Where[w.Key]; ok && experiments.Text(v) == w.Value {
-				score += 2
-			} else if ok {
-				score = -1000
+		if f.Metric == test.Metric || slices.Contains(f.Notes, test.Metric) {
+			score += 100
+		}
+		for _, group := range [][]experiments.Setting{test.Where, test.Numerator, test.Denominator} {
+			for _, w := range group {
+				if v, ok := f.Where[w.Key]; ok && experiments.Text(v) == w.Value {
+					score += 2
+				} else if ok {
+					score = -1000
+				}
 			}
 		}
 		if score > bestScore {
 			best, bestScore = f.Name, score
 		}
-	}
-	if best == "" && len(spec.Figures) > 0 {
-		return spec.Figures[0].Name
 	}
 	return best
 }

@@ -63,7 +63,7 @@ func Judge(e Estimate, op Op, bound float64) Verdict {
 type WarningKind string
 
 const (
-	NotPositive WarningKind = "not-positive" // pairs left out: a ratio needs two positive numbers
+	NotPositive WarningKind = "not-positive" // repeats left out: a ratio needs two positive numbers
 	FewRepeats  WarningKind = "few-repeats"  // too few for an interval or a verdict
 	Throttled   WarningKind = "throttled"    // writeback throttled the writer in a cell of the cache regime
 	FailedCheck WarningKind = "failed-check" // a repeat whose own check failed
@@ -71,7 +71,7 @@ const (
 	Missing     WarningKind = "missing"      // a metric that a sample does not have
 )
 
-// Warning travels with an estimate. Count is how many values it concerns.
+// Warning travels with an estimate. Count is how many repeats it concerns.
 type Warning struct {
 	Kind  WarningKind `json:"kind"`
 	Count int         `json:"count"`
@@ -80,7 +80,7 @@ type Warning struct {
 func (w Warning) String() string {
 	switch w.Kind {
 	case NotPositive:
-		return fmt.Sprintf("%d left out: a ratio needs two positive numbers", w.Count)
+		return fmt.Sprintf("%s left out, since a ratio needs two positive numbers: no verdict from the others", words.Count(w.Count, "repeat"))
 	case FewRepeats:
 		if w.Count < IntervalRepeats {
 			return fmt.Sprintf("%s: no 95 %% interval exists below %d, no verdict below %d", words.Count(w.Count, "repeat"), IntervalRepeats, VerdictRepeats)
@@ -93,7 +93,7 @@ func (w Warning) String() string {
 	case FailedRun:
 		return fmt.Sprintf("%s failed and gave no sample", words.Count(w.Count, "repeat"))
 	case Missing:
-		return fmt.Sprintf("%d samples lack the metric", w.Count)
+		return fmt.Sprintf("a sample lacks the metric in %s", words.Count(w.Count, "repeat"))
 	}
 	return fmt.Sprintf("%s (%d)", w.Kind, w.Count)
 }
