@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemark-log/tidemark/experiments"
@@ -48,7 +49,7 @@ type Outcome struct {
 
 // Run runs one experiment from its first missing sample to its report.
 func Run(ctx context.Context, spec *experiments.Spec, o Options) (Outcome, error) {
-	dir, sized, err := prepare(ctx, spec, o)
+	dir, sized, elsewhere, err := prepare(ctx, spec, o)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -66,7 +67,7 @@ func Run(ctx context.Context, spec *experiments.Spec, o Options) (Outcome, error
 	if err := os.MkdirAll(scratch, 0o755); err != nil {
 		return Outcome{}, err
 	}
-	r := &run{plan: p, options: o, dir: dir, scratch: scratch}
+	r := &run{plan: p, options: o, dir: dir, scratch: scratch, elsewhere: elsewhere}
 	err = r.sampleAll(ctx)
 	if o.Scratch == "" {
 		err = errors.Join(err, os.RemoveAll(scratch))
@@ -79,44 +80,48 @@ func Run(ctx context.Context, spec *experiments.Spec, o Options) (Outcome, error
 }
 
 // prepare makes the run's directory or, to resume, finds it. The spec of a
-// resumed run is the one in its directory.
-func prepare(ctx context.Context, spec *experiments.Spec, o Options) (string, *experiments.Spec, error) {
+// resumed run is the one in its directory, and elsewhere is in what this machine and commit differ from its own.
+func prepare(ctx context.Context, spec *experiments.Spec, o Options) (dir string, sized *experiments.Spec, elsewhere []string, err error) {
+	measured := o.Root
+	if o.Scratch != "" {
+		measured = o.Scratch
+	}
 	if o.Resume {
 		dir, err := result.Latest(o.Root, spec.Name)
 		if err == nil {
-			kept, was, _, err := result.Open(dir)
+			kept, was, env, err := result.Open(dir)
 			if err != nil {
-				return "", nil, err
+				return "", nil, nil, err
 			}
 			if was.Size != o.Size || !slices.Equal(was.Set, o.Set) {
-				return "", nil, fmt.Errorf("%s was begun with size %s and settings %v; resume it with the same", dir, was.Size, was.Set)
+				return "", nil, nil, fmt.Errorf("%s was begun with size %s and settings %v; resume it with the same", dir, was.Size, was.Set)
 			}
 			if kept.Text != spec.Text {
 				fmt.Fprintf(o.Log, "%s: the experiment's file has changed since; going on with the one in %s\n", spec.Name, dir)
 			}
-			return dir, kept, nil
+			if elsewhere = env.Differences(o.Environment(ctx, measured, o.Now())); len(elsewhere) > 0 {
+				fmt.Fprintf(o.Log, "%s: %s was measured elsewhere (there ↔ here): %s\n", spec.Name, dir, strings.Join(elsewhere, "; "))
+			}
+			return dir, kept, elsewhere, nil
 		}
 		if !errors.Is(err, os.ErrNotExist) {
-			return "", nil, err
+			return "", nil, nil, err
 		}
 	}
 	plan := result.Plan{Experiment: spec.Name, Size: o.Size, Set: o.Set, Command: o.Command}
-	sized, err := plan.Apply(spec)
+	sized, err = plan.Apply(spec)
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	if _, err := makePlan(sized); err != nil { // before anything is written
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	if err := os.MkdirAll(o.Root, 0o755); err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
-	now, measured := o.Now(), o.Root
-	if o.Scratch != "" {
-		measured = o.Scratch
-	}
-	dir, err := result.Create(o.Root, spec, plan, o.Environment(ctx, measured, now), now)
-	return dir, sized, err
+	now := o.Now()
+	dir, err = result.Create(o.Root, spec, plan, o.Environment(ctx, measured, now), now)
+	return dir, sized, nil, err
 }
 
 // run is one experiment under way.
@@ -125,6 +130,9 @@ type run struct {
 	options Options
 	dir     string
 	scratch string
+	// elsewhere is not empty when the samples that are there were taken by another commit or machine. Then none is
+	// added: the two sides of a pair would differ in more than their cells, and environment.json would name one of two.
+	elsewhere []string
 
 	writer  *result.SampleWriter
 	samples []result.Sample
@@ -169,6 +177,9 @@ func (r *run) sampleOne(ctx context.Context, i, repeat int, progress *progress) 
 	}
 	if err := ctx.Err(); err != nil {
 		return r.interrupted()
+	}
+	if len(r.elsewhere) > 0 {
+		return fmt.Errorf("%s is not complete and was begun elsewhere (there ↔ here): %s; begin a new run, without --resume", r.dir, strings.Join(r.elsewhere, "; "))
 	}
 	progress.cell(cell.Name(), repeat)
 	started := r.options.Now()

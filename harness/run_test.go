@@ -417,3 +417,43 @@ func TestEveryEmbeddedExperimentCanBePlannedInEverySize(t *testing.T) {
 		}
 	}
 }
+
+// A pair is of one commit and one machine: what is missing is not filled in by
+// another. What is complete needs nothing, and is only said to be from elsewhere.
+func TestARunIsNotGoneOnWithByAnotherCommitOrMachine(t *testing.T) {
+	for name, change := range map[string]func(*result.Environment){
+		"commit: one ↔ two":              func(e *result.Environment) { e.Commit = "two" },
+		"CPU: 2 × fake ↔ 2 × other":      func(e *result.Environment) { e.CPU = "other" },
+		"cgroup memory.max:  ↔ 64000000": func(e *result.Environment) { e.Cgroup = map[string]string{"memory.max": "64000000"} },
+	} {
+		for _, complete := range []bool{false, true} {
+			o := testOptions(t)
+			env := result.Environment{CPUs: 2, CPU: "fake", Commit: "one", Load: "0.1"}
+			o.Environment = func(context.Context, string, time.Time) result.Environment { return env }
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if !complete {
+				o.RunCell = stopAfter(7, cancel)
+			}
+			first, err := Run(ctx, parse(t, testSpec), o)
+			if complete == (err != nil) {
+				t.Fatal(err)
+			}
+			before, _ := os.ReadFile(filepath.Join(first.Dir, result.SamplesFile))
+			change(&env)
+			env.Load = "3.1"
+			var said bytes.Buffer
+			o.RunCell, o.Resume, o.Log = fakeCell, true, &said
+			_, err = Run(t.Context(), parse(t, testSpec), o)
+			after, _ := os.ReadFile(filepath.Join(first.Dir, result.SamplesFile))
+			if !bytes.Equal(before, after) {
+				t.Errorf("%s: samples were added to those of another", name)
+			}
+			if complete && (err != nil || !strings.Contains(said.String(), name)) {
+				t.Errorf("%s: complete: %v, said:\n%s", name, err, &said)
+			} else if !complete && (err == nil || !strings.Contains(err.Error(), name)) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
