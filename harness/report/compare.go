@@ -96,8 +96,8 @@ func compareRatio(a, b *run, cell, metric string, paired bool) result.Number {
 
 func (r *run) byRepeat(cell, metric string) map[int]float64 {
 	all := map[int]float64{}
-	for _, s := range r.samples {
-		if v, ok := s.Metrics[metric]; ok && s.Cell == cell && s.OK() {
+	for _, s := range r.counted {
+		if v, ok := s.Metrics[metric]; ok && s.Cell == cell {
 			all[s.Repeat] = v
 		}
 	}

@@ -188,8 +188,8 @@ func (r *run) point(def experiments.Figure, x, series string) plots.Point {
 
 func (r *run) values(cell, metric string) []float64 {
 	var all []float64
-	for _, s := range r.samples {
-		if v, ok := s.Metrics[metric]; ok && s.Cell == cell && s.OK() {
+	for _, s := range r.counted {
+		if v, ok := s.Metrics[metric]; ok && s.Cell == cell {
 			all = append(all, v)
 		}
 	}

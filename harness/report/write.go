@@ -24,6 +24,7 @@ type run struct {
 	plan    result.Plan
 	env     result.Environment
 	samples []result.Sample
+	counted []result.Sample // those that estimates rest on
 	summary *result.Summary
 	figures []drawn
 }
@@ -65,6 +66,7 @@ func read(dir string) (*run, error) {
 	if r.summary, err = result.Summarize(r.spec, r.plan.Size, r.samples); err != nil {
 		return nil, err
 	}
+	r.counted = result.Counted(r.spec, r.samples)
 	if busy := r.env.Busy(); busy != "" {
 		r.summary.Warnings = append([]string{busy}, r.summary.Warnings...)
 	}

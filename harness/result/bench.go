@@ -15,14 +15,14 @@ import (
 //	benchstat -col /acks bench.txt
 //
 // compares their levels. The machine's limit beside a metric is limit-METRIC.
-// Samples without numbers are left out.
+// Only samples that count are there: benchstat knows nothing of checks.
 func Bench(spec *experiments.Spec, env Environment, samples []Sample) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "goos: %s\ngoarch: %s\npkg: github.com/tidemark-log/tidemark/experiments\ncpu: %s\ncommit: %s\nmachine: %s\n",
 		env.GOOS, env.GOARCH, env.CPU, env.Commit, env.Machine())
 	fmt.Fprintf(&b, "experiment: %s\n", spec.Name)
-	for _, s := range samples {
-		if !s.OK() || len(s.Metrics) == 0 {
+	for _, s := range Counted(spec, samples) {
+		if len(s.Metrics) == 0 {
 			continue
 		}
 		fmt.Fprintf(&b, "Benchmark%s/%s 1", BenchName(spec.Name), s.Cell)

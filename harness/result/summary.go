@@ -145,6 +145,26 @@ func (t *table) good(cell string, repeat int) (Sample, bool) {
 	return s, ok && s.OK() && t.failedCheck(s) == ""
 }
 
+// Counted gives the samples that estimates rest on, in their order: those with
+// numbers whose checks held, and the last of a repeat that was run again.
+func Counted(spec *experiments.Spec, samples []Sample) []Sample {
+	t := tabulate(spec, samples)
+	last := map[string]map[int]int{}
+	for i, s := range samples {
+		if last[s.Cell] == nil {
+			last[s.Cell] = map[int]int{}
+		}
+		last[s.Cell][s.Repeat] = i
+	}
+	var all []Sample
+	for i, s := range samples {
+		if _, ok := t.good(s.Cell, s.Repeat); ok && last[s.Cell][s.Repeat] == i {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 func (t *table) summarizeCell(c experiments.Cell) CellSummary {
 	sum := CellSummary{Cell: c.Name(), Levels: map[string]string{}, Metrics: map[string]Number{}, Limits: map[string]Number{}, Shares: map[string]Number{}}
 	for _, l := range c.Levels {
