@@ -71,6 +71,14 @@ func ParseTest(text string) (Test, error) {
 	if !sameKeys(t.Numerator, t.Denominator) {
 		return t, testError(text, "must name the same factors on both sides of the /")
 	}
+	if !slices.ContainsFunc(t.Numerator, func(s Setting) bool { return !slices.Contains(t.Denominator, s) }) {
+		return t, testError(text, "has the same group on both sides of the /")
+	}
+	for _, w := range t.Where {
+		if slices.ContainsFunc(t.Numerator, func(s Setting) bool { return s.Key == w.Key }) {
+			return t, testError(text, "names "+w.Key+" in where and beside the /")
+		}
+	}
 	if err := t.parseComparison(comparison); err != nil {
 		return t, testError(text, err.Error())
 	}

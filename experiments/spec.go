@@ -169,6 +169,9 @@ func (s *Spec) WithSize(size Size) (*Spec, error) {
 	if o.Run.Width != 0 {
 		sized.Run.Width = o.Run.Width
 	}
+	if o.Run.Order != "" {
+		sized.Run.Order = o.Run.Order
+	}
 	if err := sized.check(); err != nil {
 		return nil, fmt.Errorf("in size %s: %w", size, err)
 	}
@@ -179,6 +182,13 @@ func (s *Spec) WithSize(size Size) (*Spec, error) {
 // A factor is held at that level; anything else is a workload key or broker setting.
 func (s *Spec) With(key, value string) (*Spec, error) {
 	set := *s
+	for factor := range s.Levels {
+		for _, level := range s.FactorLevels(factor) {
+			if _, ok := s.Levels[factor][level][key]; ok {
+				return nil, fmt.Errorf("%s=%s: level %s of %s sets it, so that would say what is not; hold %s at a level instead", key, value, level, factor, factor)
+			}
+		}
+	}
 	switch defined := s.Levels[key]; {
 	case defined != nil && defined[value] == nil:
 		return nil, fmt.Errorf("%s=%s: no such level; [levels.%s] defines %s", key, value, key, strings.Join(slices.Sorted(maps.Keys(defined)), ", "))
@@ -245,9 +255,9 @@ func (s *Spec) checkWords() error {
 		return fmt.Errorf("%s: cluster.min_insync_replicas = %d: must be from 1 to %d, the number of brokers", s.At("cluster", "min_insync_replicas"), s.Cluster.MinInsyncReplicas, s.Cluster.Brokers)
 	case s.Run.Repeats < 1 || s.Run.Repeats > 1000:
 		return fmt.Errorf("%s: run.repeats = %d: must be from 1 to 1000", s.At("run", "repeats"), s.Run.Repeats)
-	case s.Run.MaxRepeats > 1000:
-		return fmt.Errorf("%s: run.max_repeats = %d: must be at most 1000", s.At("run", "max_repeats"), s.Run.MaxRepeats)
-	case s.Run.MaxRepeats > s.Run.Repeats && s.Run.Width <= 0:
+	case s.Run.MaxRepeats != 0 && (s.Run.MaxRepeats < s.Run.Repeats || s.Run.MaxRepeats > 1000):
+		return fmt.Errorf("%s: run.max_repeats = %d: must be from run.repeats, which is %d, to 1000", s.At("run", "max_repeats"), s.Run.MaxRepeats, s.Run.Repeats)
+	case s.Run.MaxRepeats > s.Run.Repeats && !(s.Run.Width > 0):
 		return fmt.Errorf("%s: run.max_repeats needs run.width: the interval's width at which to stop", s.At("run", "max_repeats"))
 	case s.Run.Order != "interleaved" && s.Run.Order != "listed":
 		return fmt.Errorf("%s: run.order = %q: must be interleaved or listed", s.At("run", "order"), s.Run.Order)
@@ -280,6 +290,9 @@ func (s *Spec) checkFactors() error {
 			return fmt.Errorf("%s: [levels.%s] defines a factor that vary does not use", s.At("levels", factor), factor)
 		}
 	}
+	if err := s.checkLevels(); err != nil {
+		return err
+	}
 	for size, o := range map[Size]*Override{SizeQuick: s.Quick, SizeFull: s.Full} {
 		if o == nil {
 			continue
@@ -293,6 +306,26 @@ func (s *Spec) checkFactors() error {
 	for i, e := range s.Except {
 		if err := s.checkSettings(settings(e), s.At("except", fmt.Sprint(i)), "except"); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkLevels refuses two factors that set one key: a cell's name would say what the cell is not.
+func (s *Spec) checkLevels() error {
+	by := map[string]string{}
+	for _, factor := range slices.Sorted(maps.Keys(s.Levels)) {
+		for _, level := range slices.Sorted(maps.Keys(s.Levels[factor])) {
+			for _, key := range slices.Sorted(maps.Keys(s.Levels[factor][level])) {
+				at := s.At("levels", factor, level, key)
+				if key != factor && s.Vary[key] != nil {
+					return fmt.Errorf("%s: level %s of %s sets %s, which is a factor too", at, level, factor, key)
+				}
+				if other := by[key]; other != "" && other != factor {
+					return fmt.Errorf("%s: level %s of %s sets %s, which %s sets too", at, level, factor, key, other)
+				}
+				by[key] = factor
+			}
 		}
 	}
 	return nil
@@ -340,6 +373,38 @@ func (s *Spec) checkFigures() error {
 		}
 		if err := s.checkSettings(settings(f.Where), at, "figure "+f.Name); err != nil {
 			return err
+		}
+		if slices.ContainsFunc(s.Figures[:i], func(other Figure) bool { return other.Name == f.Name }) {
+			return fmt.Errorf("%s: figure name %q is there twice", at, f.Name)
+		}
+		if err := s.checkPlaces(f, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPlaces refuses a figure in which one place stands for several cells: it would show the first of them.
+func (s *Spec) checkPlaces(f *Figure, at string) error {
+	cells, _, err := s.Cells()
+	if err != nil {
+		return nil // who runs the cells says what is wrong with them
+	}
+	first := map[[2]string]Cell{}
+	for _, c := range cells {
+		if !c.Has(settings(f.Where)) {
+			continue
+		}
+		place := [2]string{c.Level(f.X), c.Level(f.Series)}
+		other, taken := first[place]
+		if !taken {
+			first[place] = c
+			continue
+		}
+		for k, l := range c.Levels {
+			if other.Levels[k] != l {
+				return fmt.Errorf("%s: figure %s: %s has several levels, and the figure says nothing of it: hold it at one in where, or make it x or series", at, f.Name, l.Key)
+			}
 		}
 	}
 	return nil

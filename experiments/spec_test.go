@@ -36,6 +36,13 @@ func TestAnErrorNamesLineAndKey(t *testing.T) {
 		"test names no level":            {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"ratio(m, acks=0 / acks=2) < 2\"\n", "x.toml:8: test names acks=2, which is no level of it; levels are 0, 1"},
 		"figure over no factor":          {minimal + "[[figures]]\nname = \"a\"\nkind = \"line\"\nx = \"y\"\n", "x.toml:6: figure a: x \"y\" is no factor"},
 		"max repeats without width":      {minimal + "run = { repeats = 8, max_repeats = 20 }\n", "x.toml:6: run.max_repeats needs run.width"},
+		"test of a group by itself":      {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"ratio(m, acks=0 / acks=0) < 2\"\n", "x.toml:8: test \"ratio(m, acks=0 / acks=0) < 2\" has the same group on both sides of the /"},
+		"test with a factor in where":    {minimal + "[[verdicts]]\nclaim = \"C4\"\ntest = \"ratio(m, acks=0 / acks=1 where acks=0) < 2\"\n", "x.toml:8: test \"ratio(m, acks=0 / acks=1 where acks=0) < 2\" names acks in where and beside the /"},
+		"two figures of one name":        {minimal + "[[figures]]\nname = \"a\"\nkind = \"bars\"\nx = \"acks\"\nwhere = { batch_records = 1 }\n[[figures]]\nname = \"a\"\nkind = \"bars\"\nx = \"batch_records\"\nwhere = { acks = \"0\" }\n", "x.toml:11: figure name \"a\" is there twice"},
+		"figure of more cells than one":  {minimal + "[[figures]]\nname = \"a\"\nkind = \"bars\"\nx = \"acks\"\n", "x.toml:6: figure a: batch_records has several levels, and the figure says nothing of it"},
+		"width that is no number":        {minimal + "run = { repeats = 8, max_repeats = 20, width = nan }\n", "x.toml:6: run.max_repeats needs run.width"},
+		"fewer than no repeats":          {minimal + "run = { max_repeats = -1 }\n", "x.toml:6: run.max_repeats = -1"},
+		"max repeats below repeats":      {minimal + "run = { repeats = 8, max_repeats = 4 }\n", "x.toml:6: run.max_repeats = 4"},
 		"override of no factor":          {minimal + "[quick]\nvary = { linger_ms = [0] }\n", "x.toml:7: quick.vary names linger_ms, which is no factor"},
 	} {
 		_, err := Parse("x", []byte(c.text))
@@ -247,4 +254,36 @@ func FuzzParse(f *testing.F) {
 			_, _, _ = s.Cells()
 		}
 	})
+}
+
+// Two factors that set the same key cannot both have their way: the cell's name would say what it is not.
+func TestAKeyHasOneFactorThatSetsIt(t *testing.T) {
+	const head = "question = \"q\"\nprediction = \"p\"\nclaims = [\"C4\"]\nworkload = { kind = \"produce\" }\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"a level and a factor": {head + "vary = { load = [\"a\", \"b\"], inflight = [1, 8] }\n[levels.load]\na = { inflight = 2 }\nb = { acks = \"1\" }\n", "x.toml:7: level a of load sets inflight, which is a factor too"},
+		"two levels":           {head + "vary = { load = [\"a\"], disk = [\"b\"] }\n[levels.load]\na = { \"lab.cache\" = \"page\" }\n[levels.disk]\nb = { \"lab.cache\" = \"direct\" }\n", "x.toml:7: level a of load sets lab.cache, which disk sets too"},
+	} {
+		if _, err := Parse("x", []byte(c.text)); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %s…", name, err, c.want)
+		}
+	}
+}
+
+// What a size or --set asks for is what runs, or an error.
+func TestNothingThatASizeOrASettingAsksForIsPassedOver(t *testing.T) {
+	s, err := Parse("x", []byte(minimal+"[quick]\nrun = { order = \"listed\" }\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = s.WithSize(SizeQuick); err != nil || s.Run.Order != "listed" {
+		t.Errorf("order %q in size quick, %v", s.Run.Order, err)
+	}
+	if s, err = Parse("x", []byte(strings.Replace(minimal, "acks = [", "load = [\"a\", \"b\"], acks = [", 1)+"[levels.load]\na = { inflight = 2, \"lab.cache\" = \"page\" }\nb = { inflight = 4 }\n")); err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range [][2]string{{"inflight", "8"}, {"lab.cache", "direct"}} {
+		if _, err := s.With(set[0], set[1]); err == nil || !strings.Contains(err.Error(), "load sets it") {
+			t.Errorf("%s=%s: %v", set[0], set[1], err)
+		}
+	}
 }

@@ -93,15 +93,18 @@ func whereIs(spec *experiments.Spec, c experiments.Cell, key string) string {
 	return spec.At("workload", key)
 }
 
-// checkMetrics refuses tests and figures of metrics that no cell gives.
+// checkMetrics refuses tests and figures of metrics that no cell gives, and checks that none makes.
 func (p *plan) checkMetrics() error {
-	known, timelines := map[string]bool{}, map[string]bool{}
+	known, timelines, checks := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, params := range p.params {
 		for _, name := range workload.TimelineNames(params.Kind) {
 			timelines[name] = true
 		}
 		for _, name := range workload.MetricNames(params.Kind) {
 			known[name] = true
+		}
+		for _, name := range workload.CheckNames(params.Kind) {
+			checks[name] = true
 		}
 	}
 	checkIn := func(known map[string]bool, at, metric string) error {
@@ -112,6 +115,11 @@ func (p *plan) checkMetrics() error {
 	}
 	check := func(at, metric string) error { return checkIn(known, at, metric) }
 	var errs []error
+	for _, name := range p.spec.Check {
+		if !checks[name] {
+			errs = append(errs, fmt.Errorf("%s: check %q is made by none of the workloads; they make %v", p.spec.At("check"), name, slices.Sorted(maps.Keys(checks))))
+		}
+	}
 	for i, v := range p.spec.Verdicts {
 		errs = append(errs, check(p.spec.At("verdicts", fmt.Sprint(i), "test"), v.Parsed().Metric))
 	}

@@ -30,7 +30,7 @@ claims = ["C4"]
 workload = { kind = "produce", measure = "1s" }
 vary = { acks = ["0", "1"], batch_records = [1, 100] }
 run = { seed = 3, repeats = 9 }
-check = ["counts-match"]
+check = ["offsets-contiguous"]
 [[verdicts]]
 claim = "C4"
 says = "batches of 100 are at least 10 times as fast"
@@ -59,7 +59,7 @@ func fakeCell(_ context.Context, c workload.Cell) (workload.Result, error) {
 	return workload.Result{
 		Metrics: map[string]float64{"records/s": rate, "bytes/s": rate * 100, "p99-sec": 1e-4 * noise},
 		Limits:  map[string]float64{"records/s": 3e4}, Latency: map[string]*hdrhistogram.Histogram{"produce": h},
-		Checks: map[string]string{"counts-match": ""},
+		Checks: map[string]string{"offsets-contiguous": ""},
 	}, nil
 }
 
@@ -261,7 +261,7 @@ func TestASampleThatFailedACheckIsShownAndLeftOut(t *testing.T) {
 	o.RunCell = func(ctx context.Context, c workload.Cell) (workload.Result, error) {
 		r, err := fakeCell(ctx, c)
 		if n++; n == 5 {
-			r.Checks["counts-match"] = "sent 100, read 99"
+			r.Checks["offsets-contiguous"] = "sent 100, read 99"
 			r.Metrics["records/s"] = 1e12 // would be seen in any estimate
 		}
 		return r, err
@@ -380,6 +380,7 @@ func TestMistakesAreFoundBeforeAnythingRuns(t *testing.T) {
 		"test.toml:4: workload: measure = soon":                                                   {`"1s"`, `"soon"`},
 		"test.toml:5: workload: acks = 2":                                                         {`["0", "1"]`, `["0", "2"]`},
 		"test.toml:11: metric \"records/min\" is given by none":                                   {`ratio(records/s`, `ratio(records/min`},
+		"test.toml:7: check \"offsets-continuous\" is made by none":                               {`check = ["offsets-contiguous"]`, `check = ["offsets-continuous"]`},
 		"test.toml:15: metric \"records/hour\" is given by none":                                  {`metric = "records/s"`, `metric = "records/hour"`},
 		"test.toml: cell acks=0/batch_records=1: --set: unknown setting log.flush.intervall.ms=1": {`workload =`, "cluster = { settings = { \"log.flush.intervall.ms\" = 1 } }\nworkload ="},
 		"test.toml: cell acks=0/batch_records=1: log.dirs is set by the harness":                  {`workload =`, "cluster = { settings = { \"log.dirs\" = \"data\" } }\nworkload ="},

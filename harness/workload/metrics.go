@@ -38,6 +38,24 @@ func MetricNames(kind Kind) []string {
 	return nil
 }
 
+// CheckNames lists the checks that a kind makes, where they apply: a spec's check list is
+// held against it, since a check that nobody makes never fails.
+func CheckNames(kind Kind) []string {
+	switch kind {
+	case Produce, EndToEnd, Compression, RackRead:
+		return []string{"offsets-contiguous", "rate-sustained"}
+	case Consume:
+		return []string{"offsets-contiguous", "counts-match"}
+	case Growth:
+		return []string{"offsets-contiguous"}
+	case Loss:
+		return []string{"offsets-contiguous", "no-acked-record-lost"}
+	case Recovery, LeaderKill:
+		return []string{"no-acked-record-lost"}
+	}
+	return nil
+}
+
 // TimelineNames lists what a kind's timeline holds.
 func TimelineNames(kind Kind) []string {
 	if kind == LeaderKill {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,11 +123,32 @@ func TestEveryKindGivesTheMetricsItPromises(t *testing.T) {
 					t.Errorf("metric %s is missing", metric)
 				}
 			}
+			for check := range r.Checks {
+				if !slices.Contains(CheckNames(c.Workload.Kind), check) {
+					t.Errorf("check %s is made and not promised", check)
+				}
+			}
+			for _, check := range CheckNames(c.Workload.Kind) {
+				if _, ok := r.Checks[check]; !ok && !checkIsNotFor(&c.Workload, check) {
+					t.Errorf("check %s is missing", check)
+				}
+			}
 			for _, w := range r.Warnings {
 				t.Log(w)
 			}
 		})
 	}
+}
+
+// checkIsNotFor says of a check that its kind does not make it for this cell.
+func checkIsNotFor(p *Params, check string) bool {
+	switch check {
+	case "rate-sustained":
+		return p.RecordsPerS == 0
+	case "counts-match":
+		return p.CacheState == Warm
+	}
+	return check == "offsets-contiguous" && p.Kind != Loss && p.Acks == "0"
 }
 
 func TestBenchDrivesABrokerThatRunsAlready(t *testing.T) {
