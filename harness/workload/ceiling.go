@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"time"
@@ -39,12 +40,14 @@ type CeilingRow struct {
 	Estimate float64  `json:"estimate"`
 	Lo       *float64 `json:"lo,omitempty"`
 	Hi       *float64 `json:"hi,omitempty"`
-	// Outcome is "holds" or "missed" when the whole interval lies on that side of the target, else "unclear".
+	// Outcome is "holds" or "missed" when the whole interval lies on that side of the target and nothing is void, else "unclear".
 	Outcome string `json:"outcome"`
 	// CPU seconds of the server per gigabyte on both sides; empty where that says nothing.
 	OursCPU  []float64 `json:"ours_cpu_sec_per_gb,omitempty"`
 	LimitCPU []float64 `json:"limit_cpu_sec_per_gb,omitempty"`
 	Warnings []string  `json:"warnings,omitempty"`
+	// Void counts measurements that failed a check or that writeback throttled; then the outcome is unclear.
+	Void int `json:"void,omitempty"`
 }
 
 // pair is one comparison. limit is nil for an absolute row.
@@ -59,6 +62,7 @@ type measured struct {
 	value    float64
 	cpu      float64 // sec/GB of the server; 0: not known
 	warnings []string
+	void     bool // it failed a check, or was throttled
 }
 
 // Run measures everything.
@@ -104,6 +108,12 @@ func (p *pair) once(ctx context.Context, seed uint64, limitFirst bool) error {
 		if err != nil {
 			return err
 		}
+		if !(m.value > 0) {
+			return fmt.Errorf("a measurement gave no number: %v %s", m.value, p.row.Unit)
+		}
+		if m.void {
+			p.row.Void++
+		}
 		*side.values = append(*side.values, m.value)
 		if m.cpu > 0 {
 			*side.cpu = append(*side.cpu, m.cpu)
@@ -128,6 +138,7 @@ func (r *CeilingRow) judge() {
 		above, below = below, above
 	}
 	switch {
+	case r.Void > 0:
 	case e.Lo >= r.Target:
 		r.Outcome = above
 	case e.Hi < r.Target:
@@ -182,7 +193,7 @@ func (c Ceiling) bare(name string, target float64, broker map[string]string, key
 		ours: c.cellMetric("bytes/s", broker, keys...),
 		limit: func(ctx context.Context, seed uint64) (measured, error) {
 			r, err := Limit(ctx, c.cell(seed, nil, keys...))
-			return measured{r.Limits["bytes/s"], r.Metrics["bare-loop-cpu-sec/GB"], r.Warnings}, err
+			return measured{r.Limits["bytes/s"], r.Metrics["bare-loop-cpu-sec/GB"], r.Warnings, r.Throttled}, err
 		},
 	}
 }
@@ -191,7 +202,8 @@ func (c Ceiling) bare(name string, target float64, broker map[string]string, key
 func (c Ceiling) cellMetric(metric string, broker map[string]string, keys ...string) measure {
 	return func(ctx context.Context, seed uint64) (measured, error) {
 		r, err := Run(ctx, c.cell(seed, broker, keys...))
-		return measured{r.Metrics[metric], r.Metrics["cpu-sec/GB"], append(r.Warnings, r.failed()...)}, err
+		failed := r.failed()
+		return measured{r.Metrics[metric], r.Metrics["cpu-sec/GB"], append(r.Warnings, failed...), r.Throttled || len(failed) > 0}, err
 	}
 }
 
@@ -241,7 +253,7 @@ func (c Ceiling) recovery() []pair {
 // failed lists the checks that did not hold.
 func (r *Result) failed() []string {
 	var out []string
-	for _, name := range []string{"offsets-contiguous", "counts-match", "no-acked-record-lost"} {
+	for _, name := range slices.Sorted(maps.Keys(r.Checks)) {
 		if why := r.Checks[name]; why != "" {
 			out = append(out, "check "+name+" failed: "+why)
 		}

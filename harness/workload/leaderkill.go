@@ -113,6 +113,7 @@ type killProducer struct {
 	start   time.Time
 	sent    int64
 	failed  int64
+	due     time.Time   // of the last record
 	acked   []bool      // by number
 	acks    []time.Time // in order
 	latency *hdrhistogram.Histogram
@@ -194,7 +195,7 @@ func (k *killProducer) send(ctx context.Context, client *kgo.Client, seed uint64
 		value := append([]byte(nil), filler...)
 		number := int64(-1)
 		if counts {
-			number = k.next()
+			number = k.next(due)
 		}
 		bin.BigEndian.PutUint64(value, uint64(number))
 		client.Produce(ctx, &kgo.Record{Value: value}, func(_ *kgo.Record, err error) {
@@ -205,9 +206,10 @@ func (k *killProducer) send(ctx context.Context, client *kgo.Client, seed uint64
 	}
 }
 
-func (k *killProducer) next() int64 {
+func (k *killProducer) next(due time.Time) int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.due = due
 	k.acked = append(k.acked, false)
 	k.sent++
 	return k.sent - 1
@@ -227,7 +229,8 @@ func (k *killProducer) told(number int64, due time.Time, err error) {
 	k.latency.RecordValue(max(1, now.Sub(due).Microseconds()))
 }
 
-// unavailable is the longest time without any acknowledgement that ended after the kill.
+// unavailable is the longest time without any acknowledgement after the kill. One that nothing
+// ended is as long as records went on to be due.
 func (k *killProducer) unavailable(killed time.Time) time.Duration {
 	longest, last := time.Duration(0), killed
 	for _, at := range k.acks {
@@ -235,7 +238,7 @@ func (k *killProducer) unavailable(killed time.Time) time.Duration {
 			longest, last = max(longest, at.Sub(last)), at
 		}
 	}
-	return longest
+	return max(longest, k.due.Sub(last))
 }
 
 // account says what came of it. found is how often each number was read back.

@@ -31,6 +31,13 @@ func TestTheAccountOfAKillMissesNothing(t *testing.T) {
 	if r.Checks["no-acked-record-lost"] == "" {
 		t.Error("a lost record passed the check")
 	}
+	// A silence that nothing ended lasts until the last record was due, at least: it is no outage of nothing.
+	for want, acks := range map[float64][]time.Time{5.5: {at(0.1), at(3.9), at(4.4)}, 5.9: {at(0.1), at(3.9)}} {
+		k := &killProducer{start: start, acks: acks, due: at(9.9)}
+		if got := k.unavailable(at(4)).Seconds(); got != want {
+			t.Errorf("nothing was acknowledged any more: unavailable for %v s, want %v", got, want)
+		}
+	}
 	steps := r.Timeline.Values["acked-records/s"]
 	if len(steps) != 100 || steps[1] != 10 || steps[45] != 10 || steps[60] != 0 || len(r.Timeline.Marks) != 3 {
 		t.Errorf("timeline: %v", r.Timeline)

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/tidemark-log/tidemark/harness/load"
 )
 
@@ -143,16 +141,19 @@ func (b *bed) followTail(ctx context.Context) error {
 	p := b.p
 	consumers, stop := context.WithCancel(ctx)
 	defer stop()
-	ages, errs := make([]*hdrhistogram.Histogram, p.Brokers), make([]error, p.Brokers)
+	seen, windows, errs := make([]load.Stats, p.Brokers), make([]*load.Window, p.Brokers), make([]error, p.Brokers)
 	var ready, all sync.WaitGroup
-	for i := range ages {
+	for i := range seen {
 		ready.Add(1)
+		// A little shorter than the producer's, so that it closes while records still come.
+		windows[i] = &load.Window{Warmup: p.Warmup, Measure: p.Measure * 9 / 10}
 		all.Go(func() {
-			// A little shorter than the producer's, so that it closes while records still come.
-			st, err := load.KgoConsume{
+			seen[i], errs[i] = load.KgoConsume{
 				Addrs: b.addrs(), Topic: b.topic, FetchBytes: p.FetchBytes, Stamped: true, Rack: rack(i + 1), Ready: ready.Done,
-			}.Run(consumers, &load.Window{Warmup: p.Warmup, Measure: p.Measure * 9 / 10})
-			ages[i], errs[i] = st.Latency, err
+			}.Run(consumers, windows[i])
+			if errors.Is(errs[i], context.Canceled) && ctx.Err() == nil { // it was told to stop
+				errs[i] = nil
+			}
 		})
 	}
 	ready.Wait()
@@ -174,18 +175,24 @@ func (b *bed) followTail(ctx context.Context) error {
 	if err = errors.Join(append(errs, err)...); err != nil {
 		return err
 	}
+	for i, s := range seen {
+		if err := b.delivery(windows[i], s); err != nil {
+			return fmt.Errorf("%s: %w", rack(i+1), err)
+		}
+		st.Gaps += s.Gaps
+	}
 	p.Driver = "kgo" // who counts values
 	if err := b.addProduce(ctx, st); err != nil {
 		return err
 	}
 	b.addLatency("produce", "ack-", st.Latency)
 	far := load.NewHistogram()
-	for i, h := range ages { // partition 0 is led by broker 1
+	for i, s := range seen { // partition 0 is led by broker 1
 		if i > 0 {
-			far.Merge(h)
+			far.Merge(s.Latency)
 		}
 	}
-	b.addLatency("near", "near-", ages[0])
+	b.addLatency("near", "near-", seen[0].Latency)
 	b.addLatency("far", "", far)
 	return nil
 }
