@@ -6,9 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +32,7 @@ metadata itself; with it, a member of the cluster that is kept there (see also: 
 
 Settings have Kafka's names; our design switches begin with "lab."; --help-config
 lists them all. When it serves, it prints one line with the addresses it really has. The first SIGINT or
-SIGTERM shuts it down gracefully, within --grace; a second one ends it at once.`,
+SIGTERM shuts it down gracefully, within --grace; a second one ends it at once, as does one before it serves.`,
 		Example: `  tidemark broker
   tidemark broker --config server.properties --set listeners=PLAINTEXT://127.0.0.1:0 --set lab.fetch.transfer=copy`,
 		Args: cobra.NoArgs,
@@ -71,7 +69,7 @@ func readConfig(name string, overrides []string) (broker.Config, error) {
 
 // runBroker runs until ctx ends, and then shuts down.
 func runBroker(ctx context.Context, cfg broker.Config, grace time.Duration, out io.Writer) error {
-	live, err := server.Open(cfg, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	live, err := openBroker(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -82,15 +80,25 @@ func runBroker(ctx context.Context, cfg broker.Config, grace time.Duration, out 
 	fmt.Fprintf(out, "tidemark broker ready listener=%s%s cluster=%s in=%s\n",
 		strings.Join(live.Addrs, ","), admin, live.Status().ClusterID, time.Since(processBegan).Round(100*time.Microsecond))
 	<-ctx.Done()
-
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-again
-		fmt.Fprintln(os.Stderr, "tidemark: ended at once by a second signal; unflushed data is recovered at the next start")
-		os.Exit(130)
-	}()
 	bounded, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	return live.Shutdown(bounded)
+}
+
+// openBroker starts a broker, unless ctx ends before it serves. A start may wait for ZooKeeper, or recover much; nobody was
+// promised anything yet, so the end of the process cuts it short as a crash would, and the next start begins again.
+func openBroker(ctx context.Context, cfg broker.Config) (*server.Live, error) {
+	var live *server.Live
+	opened := make(chan error, 1)
+	go func() {
+		var err error
+		live, err = server.Open(cfg, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		return live, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

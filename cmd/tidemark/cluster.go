@@ -23,7 +23,7 @@ func clusterCommand() *cobra.Command {
 		Long: `Run brokers 1 to N, each in a process of its own on a free loopback port, and the
 embedded ZooKeeper that they coordinate through (or, with --zookeeper, another one).
 
-The first line names the bootstrap servers. Ctrl-C or SIGTERM stops all of it. A
+The first line names the bootstrap servers. Ctrl-C or SIGTERM stops all of it, a second one at once. A
 cluster whose --dir holds one that ran before goes on where that stopped.`,
 		Example: `  tidemark cluster --brokers 3 --dir /tmp/cluster
   tidemark cluster --brokers 3 --set min.insync.replicas=2
@@ -60,7 +60,12 @@ cluster whose --dir holds one that ran before goes on where that stopped.`,
 func runCluster(ctx context.Context, spec sut.ClusterSpec) error {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the processes are stopped, not killed, when ctx ends
 	defer cancel()
+	abort := context.AfterFunc(ctx, cancel) // but while they start, which may wait long for one that does not, nothing is lost with them
 	c, err := sut.StartCluster(own, spec)
+	if err == nil && !abort() {
+		c.Kill()
+		err = ctx.Err()
+	}
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,7 @@ import (
 var commands []func() *cobra.Command
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := untilSignal()
 	err := rootCommand().ExecuteContext(ctx)
 	if err == nil {
 		return
@@ -31,6 +30,22 @@ func main() {
 	}
 	fmt.Fprintln(os.Stderr, "tidemark:", err)
 	os.Exit(exitStatus(err))
+}
+
+// untilSignal ends with the first SIGINT or SIGTERM: commands then end in good order, which
+// may take them as long as a disk or a peer does. A second one ends the process at once, and what it started with it.
+func untilSignal() context.Context {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		fmt.Fprintln(os.Stderr, "tidemark: ended at once by a second signal; what a broker had not flushed is recovered at its next start")
+		os.Exit(130)
+	}()
+	return ctx
 }
 
 // exitStatus is 1, or 2 where what was asked for cannot be done at all.
