@@ -19,19 +19,21 @@ func (t *Tree) SessionTimeout(id SessionID) int64 {
 // ForgetWatches drops a session's watches: they belong to its connection.
 func (t *Tree) ForgetWatches(id SessionID) { t.watches.forget(id) }
 
-// Watches counts the watches that are set, of one session or, with 0, of all.
-func (t *Tree) Watches(of SessionID) int {
+// Watches counts the watches that are set.
+func (t *Tree) Watches() int {
 	n := 0
-	for _, m := range t.watches.byPath {
-		for _, path := range sortedKeys(m) {
-			for _, id := range m[path] {
-				if of == 0 || id == of {
-					n++
-				}
-			}
-		}
+	for _, id := range sortedKeys(t.watches.of) {
+		n += t.watches.of[id].len()
 	}
 	return n
+}
+
+// WatchesOf counts the watches of a session, and the bytes of their paths.
+func (t *Tree) WatchesOf(id SessionID) (n, bytes int) {
+	if w := t.watches.of[id]; w != nil {
+		return w.len(), w.bytes
+	}
+	return 0, 0
 }
 
 // Ephemerals counts the nodes that will go with their sessions.

@@ -18,34 +18,65 @@ const (
 
 // watches holds who waits for what, in the order of asking. A session has at
 // most one watch of a kind on a path; several callbacks behind it are its client's affair.
+//
+// Invariant: a session is in byPath[kind][path] if and only if path is in of[session].paths[kind]. So what a
+// session has is counted and forgotten without a look at what all the others have.
 type watches struct {
 	byPath [2]map[string][]SessionID
+	of     map[SessionID]*watched
 }
 
+// watched is what one session watches.
+type watched struct {
+	paths [2]map[string]struct{}
+	bytes int // of the paths
+}
+
+func (w *watched) len() int { return len(w.paths[WatchData]) + len(w.paths[WatchChildren]) }
+
 func newWatches() watches {
-	return watches{[2]map[string][]SessionID{{}, {}}}
+	return watches{[2]map[string][]SessionID{{}, {}}, map[SessionID]*watched{}}
 }
 
 // Watch sets a one-shot watch of a session. It does not matter whether the node
 // exists: who may watch a missing node is decided by the call that reads (Exists may).
 func (t *Tree) Watch(kind WatchKind, path string, s SessionID) {
-	m := t.watches.byPath[kind]
-	if !slices.Contains(m[path], s) {
-		m[path] = append(m[path], s)
+	w := t.watches.of[s]
+	if w == nil {
+		w = &watched{paths: [2]map[string]struct{}{{}, {}}}
+		t.watches.of[s] = w
 	}
+	if _, ok := w.paths[kind][path]; ok {
+		return
+	}
+	w.paths[kind][path] = struct{}{}
+	w.bytes += len(path)
+	m := t.watches.byPath[kind]
+	m[path] = append(m[path], s)
 }
 
 // take removes and returns the sessions that watch path.
 func (w *watches) take(kind WatchKind, path string) []SessionID {
 	sessions := w.byPath[kind][path]
 	delete(w.byPath[kind], path)
+	for _, s := range sessions {
+		had := w.of[s]
+		delete(had.paths[kind], path)
+		if had.bytes -= len(path); had.len() == 0 {
+			delete(w.of, s)
+		}
+	}
 	return sessions
 }
 
 // forget removes a session's watches.
 func (w *watches) forget(s SessionID) {
-	for _, m := range w.byPath {
-		for _, path := range sortedKeys(m) {
+	had := w.of[s]
+	if had == nil {
+		return
+	}
+	for kind, m := range w.byPath {
+		for _, path := range sortedKeys(had.paths[kind]) {
 			left := slices.DeleteFunc(m[path], func(have SessionID) bool { return have == s })
 			if len(left) == 0 {
 				delete(m, path)
@@ -54,6 +85,7 @@ func (w *watches) forget(s SessionID) {
 			}
 		}
 	}
+	delete(w.of, s)
 }
 
 // appendEvents says what an operation tells to watchers.

@@ -19,6 +19,7 @@ const (
 	outputBytesPause     = 4 << 20
 	outputBytesMax       = 256 << 20 // of events and answers together: a peer that does not read is dropped
 	outputTotalMax       = 1 << 30   // of all connections: past it who has over outputBytesPause is dropped
+	batchOutputMax       = 16 << 20  // of one batch: then it ends, and the two bounds above are looked at
 	handshakeTimeout     = 2 * coord.TickMs * time.Millisecond
 	writeTimeout         = 30 * time.Second
 	lingerTimeout        = time.Second // how long the peer may take to close after us
@@ -37,13 +38,13 @@ type conn struct {
 	held     []byte          // output of this batch
 	heldN    int             // requests answered in this batch
 	heldB    int             // their bytes
-	watches  int             // at least as many as it has
 	dirty    bool            // is in the core's list
 	finished bool            // nothing more is answered
 
 	mu       sync.Mutex
 	changed  sync.Cond
 	out      []byte // released, not yet written
+	writing  int    // bytes that the writer has taken and not yet got rid of
 	inFlight int    // requests read and not yet answered
 	bytes    int    // of them
 	closing  bool   // close when out was written
@@ -71,7 +72,7 @@ func (c *conn) release() {
 	c.bytes -= c.heldB
 	c.heldN, c.heldB = 0, 0
 	c.closing = c.closing || c.finished
-	size := len(c.out) + len(c.held)
+	size := c.writing + len(c.out) + len(c.held)
 	switch total := c.server.stats.output.Load(); {
 	case c.dead:
 	case size > outputBytesMax || size > outputBytesPause && total > outputTotalMax:
@@ -124,11 +125,16 @@ func (c *conn) write() {
 		}
 		b := c.out
 		c.out = spare
+		c.writing = len(b)
+		c.mu.Unlock()
+		_ = c.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
+		_, err := c.nc.Write(b)
+		c.mu.Lock()
+		c.writing = 0
 		c.server.stats.output.Add(-int64(len(b)))
 		c.changed.Broadcast() // the reader may wait for room
 		c.mu.Unlock()
-		_ = c.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
-		if _, err := c.nc.Write(b); err != nil {
+		if err != nil {
 			c.close()
 			return
 		}
@@ -203,7 +209,7 @@ func (c *conn) firstFrame(r *bufio.Reader) ([]byte, error) {
 func (c *conn) waitForRoom() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.dead && !c.closing && (c.inFlight >= requestsInFlightMax || c.bytes >= requestBytesMax || len(c.out) >= outputBytesPause) {
+	for !c.dead && !c.closing && (c.inFlight >= requestsInFlightMax || c.bytes >= requestBytesMax || c.writing+len(c.out) >= outputBytesPause) {
 		c.changed.Wait()
 	}
 	return !c.dead && !c.closing

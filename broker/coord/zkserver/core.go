@@ -23,6 +23,7 @@ type core struct {
 	arrived  chan item
 	sessions map[coord.SessionID]*conn // who holds a session now
 	touched  []*conn                   // have output from this batch
+	held     int                       // bytes of it
 	scratch  []byte                    // a reply's body
 	lastID   coord.SessionID
 	quit     bool
@@ -50,7 +51,7 @@ const (
 func (c *core) run() error {
 	for !c.quit {
 		c.do(<-c.arrived)
-		for n := 1; n < batchMax && c.more(); n++ {
+		for n := 1; n < batchMax && c.held < batchOutputMax && c.more(); n++ {
 		}
 		if c.store != nil {
 			if err := c.store.Commit(c.tree); err != nil {
@@ -61,7 +62,7 @@ func (c *core) run() error {
 			conn.release()
 			c.touched[i] = nil
 		}
-		c.touched = c.touched[:0]
+		c.touched, c.held = c.touched[:0], 0
 	}
 	return nil
 }
@@ -119,6 +120,7 @@ func (c *core) output(conn *conn, xid int32, zxid int64, code int32, body []byte
 	at := len(conn.held)
 	b := appendInt32(appendInt64(appendInt32(beginFrame(conn.held), xid), zxid), code)
 	conn.held = endFrame(append(b, body...), at)
+	c.held += len(conn.held) - at
 	c.stats.sent.Add(1)
 	c.dirty(conn)
 }

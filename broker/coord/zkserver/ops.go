@@ -7,8 +7,11 @@ import (
 	"github.com/tidemark-log/tidemark/broker/coord"
 )
 
-// watchesMax bounds what one connection may watch.
-const watchesMax = 1 << 17
+// What one connection may watch, and the bytes of the paths.
+const (
+	watchesMax    = 1 << 17
+	watchBytesMax = 32 << 20
+)
 
 // answer carries out one request of a connection and queues the reply.
 func (c *core) answer(conn *conn, q *request) {
@@ -28,14 +31,13 @@ func (c *core) answer(conn *conn, q *request) {
 		body = nil
 	}
 	c.output(conn, q.xid, c.tree.Zxid(), code, body)
-	switch {
-	case q.op == opCloseSession:
+	if q.op == opCloseSession {
 		c.endSession(conn.session)
-	case conn.watches > watchesMax:
-		if conn.watches = c.tree.Watches(conn.session); conn.watches > watchesMax {
-			c.log.Warn("connection dropped: it watches too much", "peer", conn.peer, "watches", conn.watches)
-			c.finish(conn)
-		}
+		return
+	}
+	if watches, bytes := c.tree.WatchesOf(conn.session); watches > watchesMax || bytes > watchBytesMax {
+		c.log.Warn("connection dropped: it watches too much", "peer", conn.peer, "watches", watches, "bytes of paths", bytes)
+		c.finish(conn)
 	}
 }
 
@@ -165,7 +167,6 @@ func (c *core) read(b []byte, conn *conn, q *request) ([]byte, int32) {
 func (c *core) watch(kind coord.WatchKind, conn *conn, q *request) {
 	if q.watch {
 		c.tree.Watch(kind, q.path, conn.session)
-		conn.watches++
 	}
 }
 
@@ -174,7 +175,6 @@ func (c *core) setWatches(conn *conn, q *request) {
 	for _, e := range c.tree.SetWatches(conn.session, q.zxid, q.dataWatches, q.exists, q.childWatch) {
 		c.event(conn, e)
 	}
-	conn.watches += len(q.dataWatches) + len(q.exists) + len(q.childWatch)
 }
 
 // codeOf is the number of an error.

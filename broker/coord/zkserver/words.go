@@ -92,7 +92,7 @@ func (s *Server) monitor() string {
 	line("num_alive_connections", s.stats.connections.Load())
 	line("outstanding_requests", s.outstanding())
 	line("znode_count", c.tree.Len())
-	line("watch_count", c.tree.Watches(0))
+	line("watch_count", c.tree.Watches())
 	line("ephemerals_count", c.tree.Ephemerals())
 	line("global_sessions", len(c.tree.Sessions()))
 	line("stale_sessions_expired", s.stats.expired.Load())
