@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"encoding/binary"
 	"slices"
 	"strings"
 
@@ -22,9 +23,9 @@ func (b *Broker) handleUpdateMetadata(req *kmsg.UpdateMetadataRequest, reply Rep
 	nodes := make([]node, len(req.LiveBrokers))
 	for i := range req.LiveBrokers {
 		nodes[i] = decodeLiveBroker(&req.LiveBrokers[i])
-		b.peers.put(nodes[i].id, nodes[i].host, nodes[i].port)
 	}
 	slices.SortFunc(nodes, func(x, y node) int { return int(x.id) - int(y.id) })
+	told := numberOf(req)
 	topics := make([]topicNamed, len(req.TopicStates))
 	for i := range req.TopicStates {
 		topics[i] = topicNamed{strings.Clone(req.TopicStates[i].Topic), req.TopicStates[i].TopicID}
@@ -35,9 +36,17 @@ func (b *Broker) handleUpdateMetadata(req *kmsg.UpdateMetadataRequest, reply Rep
 			reply(Answer{Body: resp})
 			return
 		}
+		if told.lateAfter(b.meta.Load().toldBy) {
+			release()
+			reply(Answer{Body: resp})
+			return
+		}
+		for i := range nodes {
+			b.peers.put(nodes[i].id, nodes[i].host, nodes[i].port)
+		}
 		b.settingsOf(topics, func(overrides map[string]map[string]string) {
 			m := b.meta.Load().edit()
-			m.nodes, m.controller = nodes, req.ControllerID
+			m.nodes, m.controller, m.toldBy = nodes, req.ControllerID, told
 			for i := range topics {
 				m.place(topics[i], req.TopicStates[i].PartitionStates, overrides)
 			}
@@ -47,6 +56,16 @@ func (b *Broker) handleUpdateMetadata(req *kmsg.UpdateMetadataRequest, reply Rep
 			b.metadataChanged()
 		})
 	})
+}
+
+func numberOf(req *kmsg.UpdateMetadataRequest) commandNumber {
+	n := commandNumber{controllerEpoch: req.ControllerEpoch}
+	req.UnknownTags.Each(func(tag uint32, value []byte) {
+		if tag == tagSeq && len(value) == 8 {
+			n.seq = binary.BigEndian.Uint64(value)
+		}
+	})
+	return n
 }
 
 // decodeLiveBroker copies what it keeps: the request's strings alias the receive buffer.
@@ -77,20 +96,10 @@ func (m *metadata) place(named topicNamed, states []kmsg.UpdateMetadataRequestTo
 			continue
 		}
 		t.grow(s.Partition)
-		if t.placed[s.Partition].newerThan(s) {
-			continue
-		}
 		t.placed[s.Partition] = placement{
 			leader: s.Leader, leaderEpoch: s.LeaderEpoch, replicas: s.Replicas, isr: s.ISR, offline: s.OfflineReplicas, partitionEpoch: s.ZKVersion,
 		}
 	}
-}
-
-// newerThan is true where a command came late: (1) its connection broke, and the controller sent a newer one on another;
-// (2) that came first; (3) the old one, which nobody waits for, came after it. Nothing would correct what it says. The
-// partition epoch begins anew where somebody removed the state, in a higher leader epoch.
-func (p *placement) newerThan(s *kmsg.UpdateMetadataRequestTopicPartition) bool {
-	return p.leaderEpoch > s.LeaderEpoch || p.leaderEpoch == s.LeaderEpoch && p.partitionEpoch > s.ZKVersion
 }
 
 // partitionsMax bounds what a partition number in a command may make this broker allocate.

@@ -42,6 +42,9 @@ const tagTopicID = 10_001
 // partition without a leader reaches (KIP-966 has a request of its own for it).
 const tagLog = 10_002
 
+// tagSeq is the number of our own tagged field of an UpdateMetadata: its number among the commands of the controller's term.
+const tagSeq = 10_004
+
 // send encodes a command, sends it, and tells the controller what came back.
 func (d *driver) send(e controller.Send) {
 	to := env.Peer{ID: e.To.ID, Host: e.To.Host, Port: e.To.Port}
@@ -81,6 +84,7 @@ func (d *driver) encode(e controller.Send) kmsg.Request {
 	case *controller.UpdateMetadata:
 		req := kmsg.NewPtrUpdateMetadataRequest()
 		req.Version, req.ControllerID, req.ControllerEpoch, req.BrokerEpoch = updateMetadataVersion, d.b.static.BrokerID, e.ControllerEpoch, e.BrokerEpoch
+		req.UnknownTags.Set(tagSeq, binary.BigEndian.AppendUint64(nil, e.Seq))
 		for i := range c.Brokers {
 			req.LiveBrokers = append(req.LiveBrokers, encodeLiveBroker(&c.Brokers[i]))
 		}

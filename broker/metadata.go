@@ -54,6 +54,20 @@ type metadata struct {
 	// cluster of one nil and this broker's.
 	nodes      []node
 	controller int32
+	toldBy     commandNumber // the UpdateMetadata that told it last
+}
+
+// commandNumber orders the commands of the controllers.
+type commandNumber struct {
+	controllerEpoch int32
+	seq             uint64 // 0: not given, as by another kind of controller
+}
+
+// lateAfter is true where a command came after one that its controller sent later: (1) its connection broke, and the controller told
+// what is new on another; (2) that came first; (3) the old one came, which nobody waits for. Nothing would correct what it says:
+// dead brokers and deleted topics would be back.
+func (n commandNumber) lateAfter(last commandNumber) bool {
+	return n.seq > 0 && n.controllerEpoch == last.controllerEpoch && n.seq < last.seq
 }
 
 func newMetadata(clusterID string, topics []*topic) *metadata {

@@ -133,7 +133,8 @@ func (c *Controller) pumpCommands(b *broker) {
 	if command == nil {
 		return
 	}
-	b.seq++
+	c.commandSeq++
+	b.seq = c.commandSeq
 	b.sending = command
 	epoch := b.reg.Epoch
 	if !c.cfg.Rules.CommandBrokerEpoch {

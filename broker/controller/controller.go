@@ -93,6 +93,8 @@ type Controller struct {
 	changes changeList // every partition, by its last change that metadata shows
 	liveSeq uint64     // counts changes of the list of live brokers
 
+	commandSeq uint64 // counts the commands of this term
+
 	todo           []*partition // to be decided; each at most once
 	topicTodo      []*topic     // with wants, creates or a deletion; each at most once
 	writesInFlight int

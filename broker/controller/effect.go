@@ -80,7 +80,7 @@ type Resign struct{ Reason string }
 // Send sends a command and reports CommandDone. One to a broker is in flight.
 type Send struct {
 	To              Broker // registration as it is now
-	Seq             uint64
+	Seq             uint64 // ascending in the order of sending, over all brokers; one that was sent again has another
 	ControllerEpoch int32
 	BrokerEpoch     int64   // the receiver's; -1: not fenced (rule command-broker-epoch is off)
 	Command         Command // *LeaderAndISR, *UpdateMetadata or *StopReplica
