@@ -56,6 +56,7 @@ func newCluster(seed uint64, o Options) *Cluster {
 	c.cfg = drawCluster(c.rng, o)
 	if o.Scenario == nil {
 		c.cfg.drawEnd(seed)
+		c.cfg.drawStamps(seed)
 	}
 	c.without, c.only = o.Without, o.Only
 	for i := range min(len(o.Batches), len(c.cfg.producers)) {

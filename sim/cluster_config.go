@@ -111,6 +111,13 @@ func (c *clusterConfig) drawEnd(seed uint64) {
 	c.diesLast = c.quietEnd && rng.IntN(2) == 0
 }
 
+// stampStream tells the chance of who sets timestamps from those of everything else.
+const stampStream = 0x7374_616d_7000_0000
+
+func (c *clusterConfig) drawStamps(seed uint64) {
+	c.broker.Log.LogAppendTime = rand.New(rand.NewPCG(seed, stampStream)).IntN(4) == 0
+}
+
 // drawRetention lets clusters delete what is old or much, some of it before it is read (S20, S23).
 func (c *clusterConfig) drawRetention(rng *rand.Rand) {
 	l := &c.broker.Log
@@ -176,8 +183,8 @@ func (c *clusterConfig) drawBroker(rng *rand.Rand) {
 
 func (c *clusterConfig) String() string {
 	b := &c.broker
-	s := fmt.Sprintf("%d brokers, %d partitions × %d replicas, min ISR %d, lag max %v, session %v, fetch wait %v, flush every %s messages, group %v, segment %d B, checkpoint every %v, retention %d ms and %d B, rebalance %v every %v; latency up to %v, 1 in %d up to %v; request timeout %v; %d consumers; envelope E%d; faults every %v:",
-		c.brokers, c.partitions, c.replicas, b.MinISR, b.ReplicaLagMax, b.ZooKeeperSessionTimeout, b.ReplicaFetchWait, limit(b.Log.FlushMessages), b.FlushGroup, b.Log.SegmentBytes, b.CheckpointInterval, b.Log.RetentionMs, b.Log.RetentionBytes, b.AutoRebalance, b.RebalanceCheck,
+	s := fmt.Sprintf("%d brokers, %d partitions × %d replicas, min ISR %d, lag max %v, session %v, fetch wait %v, flush every %s messages, group %v, segment %d B, checkpoint every %v, retention %d ms and %d B, append time %v, rebalance %v every %v; latency up to %v, 1 in %d up to %v; request timeout %v; %d consumers; envelope E%d; faults every %v:",
+		c.brokers, c.partitions, c.replicas, b.MinISR, b.ReplicaLagMax, b.ZooKeeperSessionTimeout, b.ReplicaFetchWait, limit(b.Log.FlushMessages), b.FlushGroup, b.Log.SegmentBytes, b.CheckpointInterval, b.Log.RetentionMs, b.Log.RetentionBytes, b.Log.LogAppendTime, b.AutoRebalance, b.RebalanceCheck,
 		c.latencyMax, c.spikes, c.spikeMax, c.requestTimeout, c.consumers, c.envelope, c.faultEvery)
 	faults := c.faults
 	for _, k := range kindsOf(&faults) {

@@ -227,8 +227,9 @@ func (c *Cluster) acks(from *incarnation, req kmsg.Request, a *broker.Answer) {
 			if part.ErrorCode != 0 {
 				continue
 			}
-			h := record.ReadHeader(p.Topics[i].Partitions[j].Records)
-			c.ghost.AckLeaves(from.id, ghost.TP{Topic: resp.Topics[i].Topic, Partition: part.Partition}, p.Acks, part.BaseOffset, ghost.IDOf(h))
+			sent := p.Topics[i].Partitions[j].Records
+			id := ghost.IDOf(record.ReadHeader(sent), sent)
+			c.ghost.AckLeaves(from.id, ghost.TP{Topic: resp.Topics[i].Topic, Partition: part.Partition}, p.Acks, part.BaseOffset, id)
 		}
 	}
 }

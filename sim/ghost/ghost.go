@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tidemark-log/tidemark/internal/crc32c"
 	"github.com/tidemark-log/tidemark/storage/record"
 )
 
@@ -27,9 +28,10 @@ type TP struct {
 
 func (t TP) String() string { return fmt.Sprintf("%s-%d", t.Topic, t.Partition) }
 
-// BatchID tells batches apart: a CRC that covers unique values, and what goes with it.
+// BatchID tells batches apart: CRCs that cover unique values, and what goes with them.
 type BatchID struct {
-	CRC           uint32
+	CRC           uint32 // of the batch: a leader that sets timestamps gives it another
+	Content       uint32 // of the records alone
 	Bytes         int32
 	Records       int32
 	Sequence      int32
@@ -38,9 +40,15 @@ type BatchID struct {
 	ProducerEpoch int16
 }
 
-// IDOf is the identity of the batch with this header.
-func IDOf(h record.Header) BatchID {
-	return BatchID{CRC: h.CRC, Bytes: int32(h.Size()), Records: h.RecordCount, Sequence: h.BaseSequence, Producer: h.ProducerID, Timestamp: h.MaxTimestamp, ProducerEpoch: h.ProducerEpoch}
+// IDOf is the identity of a batch, whose header is h.
+func IDOf(h record.Header, batch []byte) BatchID {
+	return BatchID{CRC: h.CRC, Content: crc32c.Checksum(batch[record.HeaderSize:]), Bytes: int32(h.Size()), Records: h.RecordCount, Sequence: h.BaseSequence, Producer: h.ProducerID, Timestamp: h.MaxTimestamp, ProducerEpoch: h.ProducerEpoch}
+}
+
+// sentAs is true if the batch in a log is what a producer sent. LogAppendTime changes its header, and so its CRC.
+func (b BatchID) sentAs(sent BatchID) bool {
+	sent.CRC, sent.Timestamp = b.CRC, b.Timestamp
+	return b == sent
 }
 
 // Entry is a batch in a log.
@@ -60,8 +68,8 @@ func (e Entry) String() string {
 // Entries reads whole batches that stand back to back.
 func Entries(batches []byte) []Entry {
 	var all []Entry
-	for h := range record.Batches(batches) {
-		all = append(all, Entry{Base: h.BaseOffset, Next: h.NextOffset(), Epoch: h.PartitionLeaderEpoch, ID: IDOf(h)})
+	for h, batch := range record.Batches(batches) {
+		all = append(all, Entry{Base: h.BaseOffset, Next: h.NextOffset(), Epoch: h.PartitionLeaderEpoch, ID: IDOf(h, batch)})
 	}
 	return all
 }

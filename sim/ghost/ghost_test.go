@@ -42,7 +42,7 @@ func (c *cluster) state(leader, epoch int32, isr, elr []int32) {
 // batch makes the next one, a single record at offset base.
 func (c *cluster) batch(base int64, epoch int32) Entry {
 	c.n++
-	return Entry{Base: base, Next: base + 1, Epoch: epoch, ID: BatchID{CRC: c.n, Bytes: 100, Records: 1, Producer: -1, Sequence: -1, Timestamp: 1000}}
+	return Entry{Base: base, Next: base + 1, Epoch: epoch, ID: BatchID{CRC: c.n, Content: c.n, Bytes: 100, Records: 1, Producer: -1, Sequence: -1, Timestamp: 1000}}
 }
 
 // write appends e at the leader and at the followers named.

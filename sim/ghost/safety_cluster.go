@@ -95,7 +95,7 @@ func (p *partition) s7NoGlobalLoss() {
 	}
 }
 
-// AckLeaves: a broker acknowledges a batch at base. It is told when the answer is
+// AckLeaves: a broker acknowledges at base what a producer sent. It is told when the answer is
 // given, before it travels.
 func (s *State) AckLeaves(id int32, tp TP, acks int16, base int64, batch BatchID) {
 	p := s.partition(tp)
@@ -109,13 +109,13 @@ func (s *State) AckLeaves(id int32, tp TP, acks int16, base int64, batch BatchID
 	}
 	switch {
 	case base < p.end():
-		if i, found := at(p.truth, base); !found || p.truth[i].ID != batch {
+		if i, found := at(p.truth, base); !found || !p.truth[i].ID.sentAs(batch) {
 			s.fail("S12 OffsetUnique", "%v: broker %d acknowledges a batch (crc %08x) at offset %d, where another was committed", tp, id, batch.CRC, base)
 			return
 		} else if !ok {
 			e, ok = p.truth[i], true
 		}
-	case !ok || e.ID != batch:
+	case !ok || !e.ID.sentAs(batch):
 		s.fail("S8 AckMeansCopies", "%v: broker %d acknowledges a batch (crc %08x) at offset %d, which it does not hold", tp, id, batch.CRC, base)
 		return
 	}
