@@ -168,6 +168,11 @@ func (c *clusterConfig) drawBroker(rng *rand.Rand) {
 	l.FlushMessages = pick(rng, none, none, none, 1)
 	l.FlushMs = pick(rng, none, none, 200)
 	b.FlushGroup = rng.IntN(5) == 0
+	if b.FlushGroup || l.FlushMessages == 1 {
+		// A follower syncs before it fetches again. With a batch or two a fetch it takes less than producers give, and
+		// these send again what is not committed in time: nobody would ever be in sync.
+		b.ReplicaFetchBytes = max(b.ReplicaFetchBytes, 8<<10)
+	}
 	b.CheckpointInterval = pick(rng, 300*time.Millisecond, 5*time.Second)
 	b.StartCheckpoint = b.CheckpointInterval
 	b.Validate = pick(rng, record.LevelBatch, record.LevelRecords)

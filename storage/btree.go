@@ -152,7 +152,11 @@ func (l *btreeLog) load() error {
 			if err := l.epochs.decode(b); err != nil {
 				return err
 			}
+			last, hasLast := l.epochs.spanning(l.start.Load())
 			l.epochs.truncateEnd(l.end.Load()) // as Kafka: an epoch without a batch is forgotten when a log opens
+			if hasLast && l.start.Load() == l.end.Load() {
+				l.epochs.keepLast(last, l.end.Load())
+			}
 		}
 		l.times.load(tx)
 		l.fileBytes.Store(tx.Size())

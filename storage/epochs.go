@@ -3,6 +3,7 @@ package storage
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -152,6 +153,26 @@ func (c *epochCache) truncateStart(offset int64) {
 	c.entries = append(c.entries[:0:0], c.entries[n:]...)
 	c.entries[0].start = max(c.entries[0].start, offset)
 	c.version++
+}
+
+// spanning is the entry of the epoch that offset lies in.
+func (c *epochCache) spanning(offset int64) (e epochStart, ok bool) {
+	for _, e := range slices.Backward(c.entries) {
+		if e.start <= offset {
+			return e, true
+		}
+	}
+	return e, false
+}
+
+// keepLast is for a log that opens empty: of all epochs without a batch, which are forgotten then, the one whose batches were
+// deleted from below the log end stays. By it the log's age is judged, and its end without it would tell of nothing: an election
+// among replicas that are not in sync preferred one that lacked most of what had been committed. Kafka forgets it.
+func (c *epochCache) keepLast(e epochStart, logEnd int64) {
+	if len(c.entries) == 0 && e.start <= logEnd {
+		c.entries = append(c.entries, epochStart{e.epoch, logEnd})
+		c.version++
+	}
 }
 
 // clear forgets all.

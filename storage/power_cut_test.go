@@ -119,6 +119,60 @@ func TestARetainedLogNeverEndsWhereItHasBeenBefore(t *testing.T) {
 	})
 }
 
+// TestAnEmptiedLogKnowsItsLastEpoch: all batches are deleted for their age, and then the broker stops, is killed or loses power. By its
+// last epoch an election that compares logs judges this one's age.
+func TestAnEmptiedLogKnowsItsLastEpoch(t *testing.T) {
+	for _, engine := range []Engine{EngineLog, EngineBTree} {
+		for _, end := range []string{"stop", "kill", "power"} {
+			if engine == EngineBTree && end != "stop" {
+				continue // its database is a real file
+			}
+			var fs vfs.FS = vfs.NewSim(nil)
+			if engine == EngineBTree {
+				fs = vfs.NewReal(t.TempDir(), nil)
+			}
+			cfg := testConfig()
+			cfg.Engine, cfg.RetentionMs = engine, 0
+			d := testDir(t, fs)
+			open := func(d *Dir) Log {
+				l, _, err := d.Open("orders", [16]byte{1, 2, 3}, 0, cfg, 1000)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return l
+			}
+			l := open(d)
+			for _, epoch := range []int32{2, 5} {
+				if _, err := l.Append(batchSpec{timestamp: 1}.build(), AppendArgs{LeaderEpoch: epoch, Now: 1000}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			testFlush(t, l)
+			if _, err := l.Retain(1_000_000, 2); err != nil || l.LogStartOffset() != 2 {
+				t.Fatalf("%s: %v, log start %d", engine, err, l.LogStartOffset())
+			}
+			check := func(t *testing.T, l Log) {
+				epoch, offset := l.EndOffsetForEpoch(5)
+				if l.LatestEpoch() != 5 || epoch != 5 || offset != 2 {
+					t.Errorf("%s, %s: latest epoch %d, epoch %d ends at %d; want epoch 5, which ends at 2", engine, end, l.LatestEpoch(), epoch, offset)
+				}
+			}
+			switch end {
+			case "stop":
+				if err := d.Close(true, -1); err != nil {
+					t.Fatal(err)
+				}
+				check(t, open(testDir(t, fs)))
+			case "kill":
+				fs.(*vfs.Sim).Kill()
+				check(t, open(testDir(t, fs)))
+			case "power":
+				afterPowerCuts(t, fs.(*vfs.Sim), cfg, func(t *testing.T, l *segmentLog) { check(t, l) })
+			}
+		}
+	}
+}
+
 func TestProducersAreKnownAfterRetentionAndAPowerCut(t *testing.T) {
 	for _, emptied := range []bool{false, true} {
 		disk, cfg := vfs.NewSim(nil), testConfig()

@@ -73,6 +73,7 @@ func (l *segmentLog) load(saved savedState, now int64, rep *RecoveryReport) erro
 	if err != nil {
 		return err
 	}
+	last, hasLast := l.epochs.spanning(l.logStart.Load())
 	clean := saved.clean && l.openCleanly() == nil
 	if !clean {
 		if err := l.recover(saved.recoveryPoint, epochsKnown, rep); err != nil {
@@ -90,6 +91,9 @@ func (l *segmentLog) load(saved savedState, now int64, rep *RecoveryReport) erro
 	}
 	l.epochs.truncateEnd(end)
 	l.epochs.truncateStart(l.logStart.Load()) // recovery may have found epochs that ended below it
+	if hasLast && l.logStart.Load() == end {
+		l.epochs.keepLast(last, end)
+	}
 	if err := l.dropSnapshots(0, end); err != nil {
 		return err
 	}

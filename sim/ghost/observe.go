@@ -149,7 +149,7 @@ func (s *State) LogChanged(id int32, tp TP, b Bounds, nowMs int64) {
 			p.s23RetentionSafe(r, b.Start, nowMs)
 		}
 		r.start = b.Start
-		if r.leads {
+		if r.leads || p.state.Leader == id { // elected, and not told yet: its log is the partition's already
 			p.start = max(p.start, b.Start)
 		}
 		p.expired(r)
