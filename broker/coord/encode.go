@@ -158,6 +158,7 @@ func (t *Tree) restore(path string, n *node) error {
 			return errBody
 		}
 		t.nodes["/"] = n
+		t.bytes = int64(len(n.data)) // as set counts it
 		return nil
 	}
 	if ValidatePath(path) != nil || t.nodes[path] != nil {

@@ -19,6 +19,7 @@ var (
 	ErrNodeExists              = &Error{-110, "node exists"}
 	ErrNotEmpty                = &Error{-111, "node has children"}
 	ErrSessionExpired          = &Error{-112, "session expired"}
+	ErrQuotaExceeded           = &Error{-125, "the service keeps no more than this"}
 	ErrThrottled               = &Error{-127, "too many operations in flight"}
 	// ErrTooLarge has no code of its own: ZooKeeper drops the connection.
 	ErrTooLarge = &Error{-4, "data or transaction over 1 MiB"}

@@ -17,6 +17,7 @@ type Store struct {
 	disk       vfs.FS
 	dir        string
 	compactMin int64 // compactBytesMin, less in tests
+	bytesMax   int64 // journalBytesLimit, less in tests
 	journal    journal
 	failed     bool
 }
@@ -32,7 +33,7 @@ func OpenStore(disk vfs.FS, dir string) (s *Store, t *Tree, torn string, err err
 	if err != nil {
 		return nil, nil, "", err
 	}
-	s = &Store{disk: disk, dir: dir, compactMin: compactBytesMin}
+	s = &Store{disk: disk, dir: dir, compactMin: compactBytesMin, bytesMax: journalBytesLimit}
 	if err := s.begin(t); err != nil {
 		return nil, nil, "", err
 	}
@@ -46,6 +47,9 @@ func (s *Store) Add(txn Txn, t *Tree) {
 	j.buf = appendTxn(beginEntry(j.buf), txn)
 	j.crc = endEntry(j.buf, at, entryTxn, j.crc, t.zxid, j.durable)
 }
+
+// Pending is how many bytes were added since the last Commit.
+func (s *Store) Pending() int { return len(s.journal.buf) }
 
 // Commit makes durable what was added: one write, one sync.
 func (s *Store) Commit(t *Tree) error {
@@ -77,6 +81,9 @@ func (s *Store) Commit(t *Tree) error {
 
 func (s *Store) flush() error {
 	j := &s.journal
+	if size := j.size + int64(len(j.buf)); size > s.bytesMax { // what is acknowledged must be read again
+		return fmt.Errorf("%d bytes are more than a restart would read", size)
+	}
 	if _, err := j.file.WriteAt(j.buf, j.size); err != nil {
 		return err
 	}
@@ -100,6 +107,10 @@ func (s *Store) begin(t *Tree) error {
 		return fmt.Errorf("coord: begin a journal: %w", err)
 	}
 	buf := appendTree(beginEntry(nil), t)
+	if int64(len(buf)) > s.bytesMax {
+		_ = f.Close()
+		return fmt.Errorf("coord: begin a journal: a snapshot of %d bytes is too large", len(buf))
+	}
 	next := journal{file: f, crc: endEntry(buf, 0, entrySnapshot, 0, t.zxid, 0)}
 	_, err = f.WriteAt(buf, 0)
 	if err == nil {

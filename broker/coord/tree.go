@@ -14,7 +14,22 @@ type Tree struct {
 	zxid     int64            // of the last transaction
 	sessions map[SessionID]*session
 	watches  watches
+	bytes    int64 // what the nodes take: names, data and nodeOverhead each
+	bytesMax int64 // no operation makes it more; 0: as much as there is room for
 }
+
+// nodeOverhead is about what a node takes beside its path and data, in a snapshot and in memory alike.
+const nodeOverhead = 64
+
+// Limit has create and set refused with ErrQuotaExceeded where the nodes would come to more bytes. What is there stays.
+func (t *Tree) Limit(bytes int64) { t.bytesMax = bytes }
+
+// hasRoom says whether the nodes may grow by so many bytes.
+func (t *Tree) hasRoom(bytes int) bool {
+	return bytes <= 0 || t.bytesMax == 0 || t.bytes+int64(bytes) <= t.bytesMax
+}
+
+func (n *node) size(path string) int { return len(path) + len(n.data) + nodeOverhead }
 
 // node is one node. Invariant: data is never changed in place, so it may be handed out.
 type node struct {
@@ -198,6 +213,9 @@ func (t *Tree) create(op Op, txn Txn, zxid int64) (Result, func(), error) {
 	if parent.stat.EphemeralOwner != 0 {
 		return Result{}, nil, ErrNoChildrenForEphemerals
 	}
+	if !t.hasRoom(len(path) + len(op.Data) + nodeOverhead) {
+		return Result{}, nil, ErrQuotaExceeded
+	}
 	n := &node{data: slices.Clone(op.Data), stat: Stat{Czxid: zxid, Mzxid: zxid, Pzxid: zxid, Ctime: txn.Time, Mtime: txn.Time}}
 	if op.Mode&Ephemeral != 0 {
 		s, ok := t.sessions[txn.Session]
@@ -226,11 +244,19 @@ func (t *Tree) set(op Op, txn Txn, zxid int64) (Result, func(), error) {
 	if op.Version != AnyVersion && op.Version != n.stat.Version {
 		return Result{}, nil, ErrBadVersion
 	}
+	grows := len(op.Data) - len(n.data)
+	if !t.hasRoom(grows) {
+		return Result{}, nil, ErrQuotaExceeded
+	}
 	data, stat := n.data, n.stat
 	n.data = slices.Clone(op.Data)
+	t.bytes += int64(grows)
 	n.stat.Mzxid, n.stat.Mtime = zxid, txn.Time
 	n.stat.Version++
-	return Result{Path: op.Path, Stat: n.fullStat()}, func() { n.data, n.stat = data, stat }, nil
+	return Result{Path: op.Path, Stat: n.fullStat()}, func() {
+		n.data, n.stat = data, stat
+		t.bytes -= int64(grows)
+	}, nil
 }
 
 func (t *Tree) delete(op Op, zxid int64) (Result, func(), error) {
@@ -273,12 +299,14 @@ func (t *Tree) attach(path string, n *node) {
 	}
 	parent.children[name] = struct{}{}
 	t.nodes[path] = n
+	t.bytes += int64(n.size(path))
 }
 
 func (t *Tree) detach(path string, n *node) {
 	parentPath, name := Split(path)
 	delete(t.nodes[parentPath].children, name)
 	delete(t.nodes, path)
+	t.bytes -= int64(n.size(path))
 	if s, ok := t.sessions[n.stat.EphemeralOwner]; ok {
 		delete(s.ephemerals, path)
 	}

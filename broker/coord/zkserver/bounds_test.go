@@ -1,9 +1,11 @@
 package zkserver
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-log/tidemark/broker/coord"
 )
@@ -78,5 +80,35 @@ func TestThePathsThatAConnectionWatchesAreBoundedInBytes(t *testing.T) {
 	other := dial(t, s.Addr()).open(4000, 0, nil)
 	if code, _ := other.do(opPing, nil); code != 0 {
 		t.Fatal(code)
+	}
+}
+
+// Who fills the server is refused, keeps its session, and may go on when there is room again; a restart reads it all.
+func TestAFullServerRefusesWhatGrowsAndGoesOn(t *testing.T) {
+	cfg := Config{Disk: simDisk(), Dir: "zk", noTick: true, now: func() time.Duration { return 0 }, treeMax: 100 << 10}
+	s, err := Listen("127.0.0.1:0", cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := dial(t, s.Addr()).open(4000, 0, nil)
+	kept, code := 0, int32(0)
+	for ; kept < 1000 && code == 0; kept++ {
+		code, _ = peer.do(opCreate, createBody(fmt.Sprint("/", kept), strings.Repeat("x", 1<<10), 0))
+	}
+	if kept--; code != coord.ErrQuotaExceeded.Code {
+		t.Fatalf("after %d nodes: code %d", kept, code)
+	}
+	multi := appendMultiHeader(nil, opDelete, false, -1)
+	multi = appendMultiHeader(append(multi, pathVersion("/0", -1)...), opCreate, false, -1)
+	multi = appendMultiHeader(append(multi, createBody("/new", strings.Repeat("x", 1<<10), 0)...), opError, true, -1)
+	if code, _ := peer.do(opMulti, multi); code != 0 {
+		t.Fatalf("a change that makes its own room: code %d", code)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := listen(t, cfg)
+	if n := again.core.tree.Len(); n != kept+1 {
+		t.Errorf("%d nodes after the restart, want %d", n, kept+1)
 	}
 }

@@ -45,13 +45,18 @@ const (
 	arrivedMax = 1024
 	// batchMax items share a sync.
 	batchMax = 1024
+	// batchJournalMax bytes of changes end a batch, too.
+	batchJournalMax = 16 << 20
+	// treeBytesMax of nodes are kept. It is a quarter of what a journal may be, which has to hold a snapshot, changes
+	// of as many bytes, and a batch: nothing may be acknowledged that a restart would not read.
+	treeBytesMax = 512 << 20
 )
 
 // run works until it is told to quit, or writing to the disk fails.
 func (c *core) run() error {
 	for !c.quit {
 		c.do(<-c.arrived)
-		for n := 1; n < batchMax && c.held < batchOutputMax && c.more(); n++ {
+		for n := 1; n < batchMax && c.held < batchOutputMax && c.unsynced() < batchJournalMax && c.more(); n++ {
 		}
 		if c.store != nil {
 			if err := c.store.Commit(c.tree); err != nil {
@@ -65,6 +70,14 @@ func (c *core) run() error {
 		c.touched, c.held = c.touched[:0], 0
 	}
 	return nil
+}
+
+// unsynced is how many bytes of changes this batch has.
+func (c *core) unsynced() int {
+	if c.store == nil {
+		return 0
+	}
+	return c.store.Pending()
 }
 
 // more does the next item if there is one already.

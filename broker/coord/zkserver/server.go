@@ -10,7 +10,7 @@
 // everything, whatever is set), auth (anybody is believed), closeSession, and the
 // four-letter words ruok, srvr, stat, mntr, conf and isro. Everything else is answered
 // UNIMPLEMENTED: containers, TTL nodes, persistent watches, reconfiguration, SASL, TLS. Stricter than ZooKeeper:
-// a path that it would not let be created is refused by reads, too.
+// a path that it would not let be created is refused by reads, too; and there is a quota over all, treeBytesMax.
 package zkserver
 
 import (
@@ -41,6 +41,8 @@ type Config struct {
 
 	now    func() time.Duration // tests: another clock,
 	noTick bool                 // and ticks by hand
+
+	treeMax int64 // treeBytesMax, less in tests
 }
 
 // ConnectionsMaxDefault is Config.ConnectionsMax where it is not set.
@@ -81,6 +83,9 @@ func Listen(addr string, cfg Config) (*Server, error) {
 	if cfg.ConnectionsMax == 0 {
 		cfg.ConnectionsMax = ConnectionsMaxDefault
 	}
+	if cfg.treeMax == 0 {
+		cfg.treeMax = treeBytesMax
+	}
 	if cfg.now == nil {
 		start := time.Now()
 		cfg.now = func() time.Duration { return time.Since(start) }
@@ -97,6 +102,7 @@ func Listen(addr string, cfg Config) (*Server, error) {
 		s.unlock()
 		return nil, err
 	}
+	s.core.tree.Limit(cfg.treeMax)
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		_ = s.closeStore()

@@ -25,7 +25,7 @@ var coordErrors = []struct {
 }
 
 // Errors for which the library has no value, and says the number in words.
-var unnamedErrors = []*coord.Error{coord.ErrRuntimeInconsistency, coord.ErrThrottled}
+var unnamedErrors = []*coord.Error{coord.ErrRuntimeInconsistency, coord.ErrQuotaExceeded, coord.ErrThrottled}
 
 // coordError is the contract's error for one of the library's. Whatever is not the server's answer
 // to the request leaves the outcome unknown: a closed socket, a timeout, an answer that cannot be read.
