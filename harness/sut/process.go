@@ -81,7 +81,7 @@ func Start(ctx context.Context, s ProcessSpec) (*Process, error) {
 		log.Close()
 		close(p.exited)
 	}()
-	p.stopCtx = context.AfterFunc(ctx, func() { p.Kill() })
+	p.stopCtx = context.AfterFunc(ctx, p.kill)
 	within := s.ReadyWithin
 	if within == 0 {
 		within = time.Minute
@@ -153,6 +153,14 @@ func (p *Process) Stop(grace time.Duration) error {
 
 // Kill ends the process with kill -9 and waits for its end. It may be called again.
 func (p *Process) Kill() {
+	p.kill()
+	if p.stopCtx != nil {
+		p.stopCtx()
+	}
+}
+
+// kill is Kill for the end of Start's context, which may come before there is a stopCtx.
+func (p *Process) kill() {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return
 	}
@@ -162,9 +170,6 @@ func (p *Process) Kill() {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // what it started, by its process group
 	}
 	<-p.exited
-	if p.stopCtx != nil {
-		p.stopCtx()
-	}
 }
 
 // tail keeps the end of what is written to it.

@@ -52,6 +52,15 @@ func TestTheEndOfTheContextKills(t *testing.T) {
 	p.Kill() // again is harmless
 }
 
+// The context may have ended before the process was there. The race detector looks on here.
+func TestAnEndedContextKills(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Start(ctx, shell("sleep 60")); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 func TestStopKillsWhatIgnoresIt(t *testing.T) {
 	p, err := Start(t.Context(), shell("trap '' TERM; echo ready; while :; do sleep 0.01; done"))
 	if err != nil {
