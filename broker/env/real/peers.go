@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -37,6 +38,8 @@ const (
 	peerConnsMax = 32
 	// peerIdleMax is how many of them are kept without a request.
 	peerIdleMax = 4
+	// peerIdleFor is how long: a broker that has come back at another port is never asked at the old one again.
+	peerIdleFor = 5 * time.Minute
 	// peerAnswerMax is more than any answer: a fetch's bytes are bounded by replica.fetch.response.max.bytes.
 	peerAnswerMax = 128 << 20
 	dialTimeout   = 2 * time.Second
@@ -57,6 +60,7 @@ type peerConn struct {
 	conn        net.Conn
 	correlation int32
 	buf         []byte // of the requests
+	idleSince   time.Time
 }
 
 // answers keeps the memory of answers for the next: most bytes that come from
@@ -101,6 +105,11 @@ func (p *peers) tellsGarbage(addr string) bool {
 	defer p.mu.Unlock()
 	if last, told := p.garbageTold[addr]; told && time.Since(last) < garbageInterval {
 		return false
+	}
+	for at, last := range p.garbageTold { // so that it does not grow with every port that was one's
+		if time.Since(last) >= garbageInterval {
+			delete(p.garbageTold, at)
+		}
 	}
 	if p.garbageTold == nil {
 		p.garbageTold = map[string]time.Time{}
@@ -158,13 +167,34 @@ func (p *peers) take(addr string, deadline time.Time) (c *peerConn, reused bool,
 func (p *peers) give(addr string, c *peerConn, good bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.busy[addr]--
+	if p.busy[addr]--; p.busy[addr] == 0 {
+		delete(p.busy, addr)
+	}
+	now := time.Now()
 	switch {
 	case c == nil:
 	case good && len(p.idle[addr]) < peerIdleMax:
+		c.idleSince = now
 		p.idle[addr] = append(p.idle[addr], c)
 	default:
 		c.conn.Close()
+	}
+	p.closeIdle(now)
+}
+
+// closeIdle closes what has been idle for too long, of whatever address. Called with the lock.
+func (p *peers) closeIdle(now time.Time) {
+	for addr, conns := range p.idle {
+		old := 0 // the last used is the last
+		for old < len(conns) && now.Sub(conns[old].idleSince) >= peerIdleFor {
+			conns[old].conn.Close()
+			old++
+		}
+		if conns = slices.Delete(conns, 0, old); len(conns) == 0 {
+			delete(p.idle, addr)
+		} else {
+			p.idle[addr] = conns
+		}
 	}
 }
 
