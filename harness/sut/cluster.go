@@ -179,7 +179,7 @@ func (c *Cluster) Exited(ctx context.Context) <-chan error {
 		go func() {
 			select {
 			case <-p.Exited():
-				ended <- fmt.Errorf("sut: %s has ended: %s", name, p.Output())
+				ended <- fmt.Errorf("sut: %s has ended (%s): %s", name, p.cmd.ProcessState, p.Output())
 			case <-ctx.Done():
 			}
 		}()

@@ -61,6 +61,20 @@ func TestAnEndedContextKills(t *testing.T) {
 	}
 }
 
+// Whoever is killed has nothing to say: what is told is by what it ended.
+func TestAProcessOfAClusterThatEndsIsToldWithItsState(t *testing.T) {
+	p, err := Start(t.Context(), shell("echo ready; sleep 1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Cluster{zookeeper: p}
+	ended := c.Exited(t.Context())
+	p.Kill()
+	if err := <-ended; !strings.Contains(err.Error(), "zookeeper has ended (signal: killed)") {
+		t.Error(err)
+	}
+}
+
 func TestStopKillsWhatIgnoresIt(t *testing.T) {
 	p, err := Start(t.Context(), shell("trap '' TERM; echo ready; while :; do sleep 0.01; done"))
 	if err != nil {
