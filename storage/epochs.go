@@ -169,8 +169,8 @@ func (c *epochCache) spanning(offset int64) (e epochStart, ok bool) {
 // deleted from below the log end stays. By it the log's age is judged, and its end without it would tell of nothing: an election
 // among replicas that are not in sync preferred one that lacked most of what had been committed. Kafka forgets it.
 func (c *epochCache) keepLast(e epochStart, logEnd int64) {
-	if len(c.entries) == 0 && e.start <= logEnd {
-		c.entries = append(c.entries, epochStart{e.epoch, logEnd})
+	if e.epoch > c.latest() && e.start <= logEnd {
+		c.entries = []epochStart{{e.epoch, logEnd}}
 		c.version++
 	}
 }
