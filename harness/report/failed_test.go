@@ -75,3 +75,91 @@ func TestASampleThatFailedACheckCountsNowhere(t *testing.T) {
 		}
 	}
 }
+
+// remake changes how a run was asked for, and drops its last samples.
+func remake(t *testing.T, dir string, drop int, command func(string) string) {
+	t.Helper()
+	for name, change := range map[string]func(string) string{
+		result.CommandFile: command,
+		result.SamplesFile: func(text string) string {
+			lines := strings.SplitAfter(text, "\n")
+			return strings.Join(lines[:len(lines)-1-drop], "")
+		},
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(change(string(text))), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Write(dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The claims stand on whole runs of the experiments as they are: not on a newer one that was
+// quick, had a setting changed or was stopped when its numbers looked well.
+func TestClaimsStandOnWholeRunsAsTheExperimentsAre(t *testing.T) {
+	same := func(s string) string { return s }
+	for name, spoiled := range map[string]func(root string) string{
+		"stopped": func(root string) string {
+			dir := writeRun(t, root, "batch-size", experiments.SizeDefault, 11, flat)
+			remake(t, dir, 2*11, same) // two repeats and two samples less than the 10 that were asked for
+			return dir
+		},
+		"with a setting": func(root string) string {
+			dir := writeRun(t, root, "batch-size", experiments.SizeDefault, 11, flat)
+			remake(t, dir, 0, func(s string) string { return s + "set: acks=1\n" })
+			return dir
+		},
+		"quick": func(root string) string { return writeRun(t, root, "batch-size", experiments.SizeQuick, 11, flat) },
+	} {
+		root := t.TempDir()
+		whole := writeRun(t, root, "batch-size", experiments.SizeDefault, 10, batches)
+		bad := spoiled(root)
+		r, err := read(bad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Join(r.summary.Warnings, " "); name == "stopped" && !strings.Contains(said, "12 samples are missing") {
+			t.Errorf("%s: the report says %q", name, said)
+		}
+		runs, err := newest(root)
+		if err != nil || len(runs) != 1 || runs[0].dir != whole {
+			t.Errorf("%s: the paper's claims stand on %v, %v", name, runs, err)
+		}
+		if got := WithOthers(root, nil); len(got) != 1 || got[0] != whole {
+			t.Errorf("%s: the page shows %q, want %q", name, got, whole)
+		}
+		if size := r.sizeText(); name == "with a setting" && !strings.Contains(size, "acks=1") {
+			t.Errorf("the page calls it %q", size)
+		}
+	}
+}
+
+// A reader must see where and by which commit each row was measured, where that was not one place for all.
+func TestThePaperSaysWhereEachExperimentWasMeasured(t *testing.T) {
+	root := t.TempDir()
+	writeRun(t, root, "batch-size", experiments.SizeDefault, 10, batches)
+	other := writeRun(t, root, "sendfile", experiments.SizeDefault, 10, flat)
+	elsewhere := env
+	elsewhere.CPU, elsewhere.Commit = "Other CPU", "ba9876543210-dirty"
+	if err := result.WriteJSON(filepath.Join(other, result.EnvironmentFile), elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	paper := filepath.Join(root, "PAPER.md")
+	if err := os.WriteFile(paper, []byte(paperText), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := WritePaper(paper, root); err != nil {
+		t.Fatal(err)
+	}
+	text, _ := os.ReadFile(paper)
+	for _, want := range []string{"\n- batch-size: commit 0123456789ab, 2 × Some CPU", "\n- sendfile: commit ba9876543210-dirty, 2 × Other CPU"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the paper does not say %q:\n%s", want, text)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -98,7 +99,11 @@ func (r *run) page() ([]byte, error) {
 }
 
 func (r *run) sizeText() string {
-	return fmt.Sprintf("%s size, %s × %s", r.summary.Size, words.Count(len(r.summary.Cells), "cell"), words.Count(r.summary.Repeats, "repeat"))
+	text := fmt.Sprintf("%s size, %s × %s", r.summary.Size, words.Count(len(r.summary.Cells), "cell"), words.Count(r.summary.Repeats, "repeat"))
+	if len(r.plan.Set) > 0 {
+		text += ", with " + strings.Join(r.plan.Set, ", ")
+	}
+	return text
 }
 
 // experimentCard is one run on the overview.
@@ -110,8 +115,9 @@ type experimentCard struct {
 	Commit, Machine                        string
 }
 
-// WithOthers adds to the directories of runs under root those of the newest complete runs of the other embedded
+// WithOthers adds to the directories of runs under root those of the newest whole runs of the other embedded
 // experiments there, in the experiments' order, so that who runs one of them again keeps the page over all.
+// One that was quick is taken where there is no other.
 func WithOthers(root string, dirs []string) []string {
 	names := experiments.Names()
 	all := slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return slices.Contains(names, experimentOf(dir)) })
@@ -121,13 +127,16 @@ func WithOthers(root string, dirs []string) []string {
 			known = append(known, dirs[i])
 			continue
 		}
-		found, err := filepath.Glob(filepath.Join(root, name, "*", result.SummaryFile))
-		if err != nil || len(found) == 0 {
-			continue
+		var quick, whole *run
+		for _, r := range wholeRuns(root, name, func(error) bool { return true }) { // one that cannot be read any more keeps nobody from the page
+			if r.plan.Size == experiments.SizeQuick {
+				quick = r
+			} else {
+				whole = r
+			}
 		}
-		newest := filepath.Dir(found[len(found)-1])
-		if _, err := read(newest); err == nil { // one that cannot be read any more keeps nobody from the page
-			known = append(known, newest)
+		if r := cmp.Or(whole, quick); r != nil {
+			known = append(known, r.dir)
 		}
 	}
 	return append(known, all...)

@@ -104,32 +104,68 @@ func WritePaper(paper, root string) error {
 		return err
 	}
 	table := paperTable(claimRows(runs, filepath.Dir(paper)))
+	if len(runs) > 0 {
+		table += "\nMeasured by:\n\n" + places(runs)
+	}
 	return os.WriteFile(paper, []byte(before+paperBegin+"\n\n"+table+"\n"+paperEnd+after), 0o644)
 }
 
-// newest reads the newest complete run of each embedded experiment; quick ones do not count.
+// newest reads the newest whole run of each embedded experiment; quick ones do not count.
 func newest(root string) ([]*run, error) {
 	var runs []*run
 	for _, name := range experiments.Names() {
-		dirs, err := filepath.Glob(filepath.Join(root, name, "*", result.SummaryFile))
-		if err != nil {
-			return nil, err
+		var failed error
+		var last *run
+		for _, r := range wholeRuns(root, name, func(err error) bool { failed = err; return false }) {
+			if r.plan.Size != experiments.SizeQuick {
+				last = r
+			}
 		}
-		for i := len(dirs) - 1; i >= 0; i-- {
-			r, err := read(filepath.Dir(dirs[i]))
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			if r.plan.Size != experiments.SizeQuick && len(r.plan.Set) == 0 {
-				runs = append(runs, r)
-				break
-			}
+		if failed != nil {
+			return nil, failed
+		}
+		if last != nil {
+			runs = append(runs, last)
 		}
 	}
 	return runs, nil
+}
+
+// wholeRuns reads the runs of an experiment under root, the oldest first: those that were made as its file says, to the
+// end. When one cannot be read, skip says whether to go on.
+func wholeRuns(root, name string, skip func(error) bool) (runs []*run) {
+	dirs, _ := filepath.Glob(filepath.Join(root, name, "*", result.SummaryFile)) // only a bad pattern is an error
+	for _, summary := range dirs {
+		r, err := read(filepath.Dir(summary))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			if !skip(err) {
+				return nil
+			}
+		case len(r.plan.Set) == 0 && r.summary.Missing == 0:
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
+
+// places says where and by which commit the runs were measured, the experiments of one place together.
+func places(runs []*run) string {
+	var order []string
+	names := map[string][]string{}
+	for _, r := range runs {
+		where := fmt.Sprintf("commit %s, %s", r.env.Commit, r.env.Machine())
+		if names[where] == nil {
+			order = append(order, where)
+		}
+		names[where] = append(names[where], r.spec.Name)
+	}
+	var b strings.Builder
+	for _, where := range order {
+		fmt.Fprintf(&b, "- %s: %s\n", strings.Join(names[where], ", "), escape(where))
+	}
+	return b.String()
 }
 
 func paperTable(rows []claimRow) string {

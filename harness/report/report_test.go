@@ -149,9 +149,9 @@ func TestEveryEmbeddedExperimentHasAReportWhoseLinksLeadSomewhere(t *testing.T) 
 // TestRunningOneExperimentAgainKeepsTheOthersOnThePage: also where one of them cannot be read.
 func TestRunningOneExperimentAgainKeepsTheOthersOnThePage(t *testing.T) {
 	root := t.TempDir()
-	flush := writeRun(t, root, "flush", experiments.SizeDefault, 8, flat)
-	batch := writeRun(t, root, "batch-size", experiments.SizeDefault, 8, flat)
-	sendfile := writeRun(t, root, "sendfile", experiments.SizeDefault, 8, flat)
+	flush := writeRun(t, root, "flush", experiments.SizeDefault, 10, flat)
+	batch := writeRun(t, root, "batch-size", experiments.SizeDefault, 10, flat)
+	sendfile := writeRun(t, root, "sendfile", experiments.SizeDefault, 10, flat)
 	if err := os.WriteFile(filepath.Join(sendfile, result.SamplesFile), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -191,9 +191,9 @@ func TestPaperHasARowPerClaimAndKeepsWhatIsAround(t *testing.T) {
 	if err := os.WriteFile(paper, []byte(paperText), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	writeRun(t, root, "batch-size", experiments.SizeDefault, 8, batches)
-	writeRun(t, root, "batch-size", experiments.SizeQuick, 9, flat) // newer, but quick: does not count
-	writeRun(t, root, "sendfile", experiments.SizeDefault, 8, flat)
+	writeRun(t, root, "batch-size", experiments.SizeDefault, 10, batches)
+	writeRun(t, root, "batch-size", experiments.SizeQuick, 11, flat) // newer, but quick: does not count
+	writeRun(t, root, "sendfile", experiments.SizeDefault, 10, flat)
 	for range 2 { // written again, it is the same
 		if err := WritePaper(paper, root); err != nil {
 			t.Fatal(err)

@@ -19,6 +19,7 @@ type Summary struct {
 	Prediction string           `json:"prediction"`
 	Size       experiments.Size `json:"size"`
 	Repeats    int              `json:"repeats"`
+	Missing    int              `json:"missing_samples,omitempty"` // the run was stopped before it had them
 	Cells      []CellSummary    `json:"cells"`
 	Verdicts   []VerdictSummary `json:"verdicts"`
 	Pruned     []PrunedSummary  `json:"pruned,omitempty"`
@@ -106,6 +107,7 @@ func Summarize(spec *experiments.Spec, size experiments.Size, samples []Sample) 
 		s.Verdicts = append(s.Verdicts, table.judge(spec, cells, v, size))
 	}
 	s.Failures = table.failures(cells)
+	s.Missing = table.missing(cells, spec.Run.Repeats)
 	s.Warnings = runWarnings(spec, s)
 	return s, nil
 }
@@ -453,6 +455,25 @@ func (t *table) failures(cells []experiments.Cell) []string {
 	return all
 }
 
+// missing counts the samples that were asked for and not taken. A cell that was given up, since it failed or cannot run here, lacks none.
+func (t *table) missing(cells []experiments.Cell, repeats int) int {
+	n := 0
+	for _, c := range cells {
+		lacks, gaveUp := 0, false
+		for repeat := range max(repeats, t.repeats) {
+			s, ok := t.samples[c.Name()][repeat]
+			gaveUp = gaveUp || ok && !s.OK()
+			if !ok {
+				lacks++
+			}
+		}
+		if !gaveUp {
+			n += lacks
+		}
+	}
+	return n
+}
+
 // shorten keeps the ends of a long message: what failed, and why.
 func shorten(text string) string {
 	const head, rest = 60, 240
@@ -472,6 +493,9 @@ func runWarnings(spec *experiments.Spec, s *Summary) []string {
 	}
 	for _, why := range slices.Sorted(maps.Keys(notPossible)) {
 		all = append(all, fmt.Sprintf("%d of %d cells cannot run on this machine: %s", notPossible[why], len(s.Cells), why))
+	}
+	if s.Missing > 0 {
+		all = append(all, fmt.Sprintf("%s missing: the run was stopped before its end, and what its numbers said then may be why.", words.Count(s.Missing, "sample")+map[bool]string{true: " is", false: " are"}[s.Missing == 1]))
 	}
 	all = append(all, overLimit(s.Cells, LimitMetrics(spec))...)
 	switch {
