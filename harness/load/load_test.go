@@ -235,3 +235,21 @@ func TestAConnectionGoesToEachLeaderWithThePartitionsItLeads(t *testing.T) {
 		t.Errorf("by turns: %s, want %s", got, want)
 	}
 }
+
+// Whoever waited for the window while it opened had finished before: that is no part of what is measured.
+func TestWhatEndedBeforeTheWindowOpenedIsNotInIt(t *testing.T) {
+	w := &Window{Warmup: time.Millisecond, Measure: time.Hour}
+	start := time.Now()
+	w.Start(start)
+	w.Done(start.Add(time.Second), 10, 1) // it opens, now
+	opened, _ := w.Opened()
+	if inside, _ := w.Done(opened.Add(-time.Microsecond), 1000, 100); inside {
+		t.Error("what ended before the window opened is inside")
+	}
+	if inside, _ := w.Done(opened.Add(time.Microsecond), 7, 1); !inside {
+		t.Error("what ended after it is not")
+	}
+	if m := w.Measured(); m.Bytes != 7 || m.Requests != 1 {
+		t.Errorf("measured %+v, want 7 bytes of one request", m)
+	}
+}

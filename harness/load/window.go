@@ -87,6 +87,9 @@ func (w *Window) Done(now time.Time, bytes, records int64) (inside, over bool) {
 		w.begin()
 		return false, false
 	}
+	if now.Before(w.open) { // another connection's, which waited here while the samplers looked
+		return false, false
+	}
 	w.measured.Bytes += bytes
 	w.measured.Records += records
 	w.measured.Requests++
