@@ -123,6 +123,9 @@ func TestEveryKindGivesTheMetricsItPromises(t *testing.T) {
 					t.Errorf("metric %s is missing", metric)
 				}
 			}
+			if c.Workload.Kind == Consume && c.Workload.Driver == "kgo" && (r.Metrics["payload-bytes/s"] <= 0 || r.Metrics["bytes/s"] < 1.02*r.Metrics["payload-bytes/s"]) {
+				t.Errorf("batches of %v B/s with values of %v B/s", r.Metrics["bytes/s"], r.Metrics["payload-bytes/s"])
+			}
 			for check := range r.Checks {
 				if !slices.Contains(CheckNames(c.Workload.Kind), check) {
 					t.Errorf("check %s is made and not promised", check)
@@ -172,8 +175,17 @@ func TestBenchDrivesABrokerThatRunsAlready(t *testing.T) {
 		if m := bench(Produce, driver).Metrics; m["records/s"] <= 0 {
 			t.Errorf("%s: %v", driver, m)
 		}
-		if m := bench(Consume, driver).Metrics; m["records/s"] <= 0 {
+		m := bench(Consume, driver).Metrics
+		if m["records/s"] <= 0 {
 			t.Errorf("%s: %v", driver, m)
+		}
+		// What a driver counts, values or whole batches, is under its own name.
+		counts, other := "bytes/s", "payload-bytes/s"
+		if driver == "kgo" {
+			counts, other = other, counts
+		}
+		if _, both := m[other]; both || m[counts] <= 0 {
+			t.Errorf("%s: want %s and no %s: %v", driver, counts, other, m)
 		}
 	}
 	if m := bench(EndToEnd, "kgo").Metrics; m["p50-sec"] <= 0 || m["ack-p50-sec"] <= 0 {
