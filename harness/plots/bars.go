@@ -35,7 +35,11 @@ func (m marks) bar(c draw.Canvas, y func(float64) vg.Length, category, series in
 	width := slot * 0.86
 	base := c.Min.Y
 	if !f.drawable(pt.Value) {
-		if words := pt.Missing; words != "" {
+		words := pt.Missing
+		if pt.Value == 0 { // measured, and without a place on a logarithmic axis
+			words = "0"
+		}
+		if words != "" {
 			s := centered(style(8.5, inkFaint, false))
 			c.FillText(s, vg.Point{X: middle, Y: base + 3}, words)
 		}
@@ -55,10 +59,16 @@ func (m marks) bar(c draw.Canvas, y func(float64) vg.Length, category, series in
 		taken[0].high += 4
 	}
 	if pt.HasInterval() {
-		taken = append(taken, span{y(pt.Lo), y(pt.Hi)})
+		low := base
+		if f.drawable(pt.Lo) {
+			low = y(pt.Lo)
+		}
+		taken = append(taken, span{low, y(pt.Hi)})
 	} else if len(pt.Samples) > 1 {
 		for _, v := range pt.Samples {
-			taken = append(taken, span{y(v) - ringRadius, y(v) + ringRadius})
+			if f.drawable(v) {
+				taken = append(taken, span{y(v) - ringRadius, y(v) + ringRadius})
+			}
 		}
 	}
 	limit := m.limitMark(c, y, category, series, middle, slot)

@@ -52,6 +52,8 @@ func (m marks) lines(c draw.Canvas, p *plot.Plot) {
 			if f.drawable(pt.Value) {
 				path = append(path, vg.Point{X: x(f.x(i)), Y: y(pt.Value)})
 				m.interval(c, x(f.x(i)), y, pt, ink)
+			} else if pt.Value == 0 { // measured, and without a place on a logarithmic axis
+				c.FillText(centered(style(8.5, darker(ink), false)), vg.Point{X: x(f.x(i)), Y: c.Min.Y + 3}, "0")
 			}
 		}
 		if len(path) == 0 {
@@ -70,13 +72,13 @@ func (m marks) lines(c draw.Canvas, p *plot.Plot) {
 func (m marks) interval(c draw.Canvas, x vg.Length, y func(float64) vg.Length, pt Point, ink color.RGBA) {
 	line := draw.LineStyle{Color: ink, Width: 1.25}
 	if pt.HasInterval() {
-		lo := pt.Lo
-		if !m.f.drawable(lo) {
-			lo = pt.Value
-		}
 		const cap = 3.5
-		c.StrokeLine2(line, x, y(lo), x, y(pt.Hi))
-		c.StrokeLine2(line, x-cap, y(lo), x+cap, y(lo))
+		if m.f.drawable(pt.Lo) {
+			c.StrokeLine2(line, x, y(pt.Lo), x, y(pt.Hi))
+			c.StrokeLine2(line, x-cap, y(pt.Lo), x+cap, y(pt.Lo))
+		} else { // down to zero, which a logarithmic axis does not reach: no end
+			c.StrokeLine2(line, x, c.Min.Y, x, y(pt.Hi))
+		}
 		c.StrokeLine2(line, x-cap, y(pt.Hi), x+cap, y(pt.Hi))
 		return
 	}

@@ -267,3 +267,34 @@ func TestValueAndShareOfABarDoNotOverlap(t *testing.T) {
 		t.Errorf("they stand %.1f points apart", apart)
 	}
 }
+
+// Zero was measured: on a logarithmic axis it has no place, but it is not missing. An interval that
+// reaches down to it goes on to the axis.
+func TestZeroOnALogarithmicAxisIsSaid(t *testing.T) {
+	for _, kind := range []Kind{Bars, Lines} {
+		f := &Figure{Kind: kind, Y: Axis{Label: "lost", Log: true}, Categories: []Category{{"one", 1}, {"two", 2}}, Series: []Series{{Name: "s", Points: []Point{est(100, 1.1), few(0)}}}}
+		svg, err := f.SVG()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(svg, []byte(">0</text>")) {
+			t.Errorf("kind %d: a zero is not in the figure", kind)
+		}
+	}
+	reaching := func(lo float64) []byte {
+		p := est(100, 1.1)
+		if p.Lo = lo; lo < 0 { // too few for an interval, and one of them is nothing
+			p = few(100, 0)
+		}
+		f := &Figure{Kind: Bars, Y: Axis{Log: true}, Categories: []Category{{"one", 1}}, Series: []Series{{Points: []Point{p}}}}
+		svg, err := f.SVG()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return svg
+	}
+	reaching(-1)
+	if bytes.Equal(reaching(0), reaching(100)) {
+		t.Error("an interval down to zero is drawn as one that ends at the value")
+	}
+}
