@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -161,5 +162,46 @@ func TestThePaperSaysWhereEachExperimentWasMeasured(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the paper does not say %q:\n%s", want, text)
 		}
+	}
+}
+
+// A disk that fills while a file is written leaves the file that was there: PAPER.md holds prose that nothing makes again.
+func TestWhatIsWrittenAgainIsReplacedWholeOrNotAtAll(t *testing.T) {
+	root := t.TempDir()
+	dir := writeRun(t, root, "batch-size", experiments.SizeDefault, 10, batches)
+	paper := filepath.Join(root, "PAPER.md")
+	if err := os.WriteFile(paper, []byte(paperText), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	again := map[string]func() error{paper: func() error { return WritePaper(paper, root) }}
+	for _, name := range []string{result.SummaryFile, result.BenchFile, result.ReportFile, result.PageFile, "throughput.svg", "throughput.png"} {
+		again[filepath.Join(dir, name)] = func() error { _, err := Write(dir); return err }
+	}
+	for name, write := range again {
+		before, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer old.Close()
+		first, _ := old.Stat()
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+		now, err := os.Stat(name)
+		if err != nil || os.SameFile(first, now) || now.Mode() != first.Mode() {
+			t.Errorf("%s was written in place, or its mode changed: %v", name, err)
+		}
+		kept, err := io.ReadAll(old)
+		if err != nil || !bytes.Equal(kept, before) {
+			t.Errorf("%s: what was there changed under its reader", name)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(root, "*", "*", ".*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q", left)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,8 +42,8 @@ func (r *run) writeFigures() error {
 			return err
 		}
 		err = errors.Join(
-			os.WriteFile(filepath.Join(r.dir, def.Name+".svg"), d.SVG, 0o644),
-			os.WriteFile(filepath.Join(r.dir, def.Name+".png"), png, 0o644))
+			result.WriteFile(filepath.Join(r.dir, def.Name+".svg"), d.SVG),
+			result.WriteFile(filepath.Join(r.dir, def.Name+".png"), png))
 		if err != nil {
 			return err
 		}

@@ -186,5 +186,5 @@ func Overview(root string, dirs []string) (string, error) {
 		return "", err
 	}
 	name := filepath.Join(root, result.PageFile)
-	return name, os.WriteFile(name, b.Bytes(), 0o644)
+	return name, result.WriteFile(name, b.Bytes())
 }

@@ -107,7 +107,7 @@ func WritePaper(paper, root string) error {
 	if len(runs) > 0 {
 		table += "\nMeasured by:\n\n" + places(runs)
 	}
-	return os.WriteFile(paper, []byte(before+paperBegin+"\n\n"+table+"\n"+paperEnd+after), 0o644)
+	return result.WriteFile(paper, []byte(before+paperBegin+"\n\n"+table+"\n"+paperEnd+after))
 }
 
 // newest reads the newest whole run of each embedded experiment; quick ones do not count.

@@ -8,7 +8,6 @@ package report
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,9 +44,9 @@ func Write(dir string) (*result.Summary, error) {
 	}
 	err = errors.Join(
 		result.WriteJSON(filepath.Join(dir, result.SummaryFile), r.summary),
-		os.WriteFile(filepath.Join(dir, result.BenchFile), []byte(result.Bench(r.spec, r.env, r.samples)), 0o644),
-		os.WriteFile(filepath.Join(dir, result.ReportFile), []byte(r.markdown()), 0o644),
-		os.WriteFile(filepath.Join(dir, result.PageFile), page, 0o644))
+		result.WriteFile(filepath.Join(dir, result.BenchFile), []byte(result.Bench(r.spec, r.env, r.samples))),
+		result.WriteFile(filepath.Join(dir, result.ReportFile), []byte(r.markdown())),
+		result.WriteFile(filepath.Join(dir, result.PageFile), page))
 	return r.summary, err
 }
 
