@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -251,5 +252,73 @@ func TestWhatEndedBeforeTheWindowOpenedIsNotInIt(t *testing.T) {
 	}
 	if m := w.Measured(); m.Bytes != 7 || m.Requests != 1 {
 		t.Errorf("measured %+v, want 7 bytes of one request", m)
+	}
+}
+
+// Warmup and what ends after the close are in neither the count nor the time, and a rate is per second.
+func TestAWindowsRateIsOfWhatLiesInIt(t *testing.T) {
+	w := &Window{WarmupBytes: 5, Measure: 2 * time.Second}
+	start := time.Now().Add(-time.Hour)
+	w.Start(start)
+	w.Done(start.Add(time.Minute), 5, 1) // it opens, now
+	open, _ := w.Opened()
+	for _, c := range []struct {
+		after        time.Duration
+		inside, over bool
+	}{{time.Second, true, false}, {2 * time.Second, true, true}, {3 * time.Second, false, true}} {
+		if inside, over := w.Done(open.Add(c.after), 3000, 30); inside != c.inside || over != c.over {
+			t.Errorf("after %s: inside %v, over %v", c.after, inside, over)
+		}
+	}
+	st := Stats{Tick: w.Measured()}
+	if st.Elapsed != 2*time.Second || st.BytesPerS() != 3000 || st.RecordsPerS() != 30 {
+		t.Errorf("%s, %v B/s, %v records/s, want 2 s, 3000 and 30", st.Elapsed, st.BytesPerS(), st.RecordsPerS())
+	}
+}
+
+// In a closed loop a request is timed from its own send, also behind others.
+func TestAStallShowsInTheLatencyOfAClosedLoop(t *testing.T) {
+	f := &fake{stallAt: 20, stall: 300 * time.Millisecond}
+	st, err := RawProduce{Addr: f.listen(t), Topic: "t", Partitions: 1, Acks: 1, Batches: prepare(t, small, 3), Depth: 4, Requests: 100}.Run(testContext(t), forever())
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := int64(0)
+	for _, bar := range st.Latency.Distribution() {
+		if bar.From >= 100_000 {
+			late += bar.Count
+		}
+	}
+	if late < 4 {
+		t.Errorf("%d requests show the stall, want all 4 that were in flight", late)
+	}
+}
+
+// The rate asked for is that of all connections together.
+func TestARateIsSharedByTheConnections(t *testing.T) {
+	f := &fake{}
+	var intervals []time.Duration
+	var mu sync.Mutex
+	batches := prepare(t, small, 3)
+	_, err := RawProduce{Addr: f.listen(t), Topic: "t", Partitions: 1, Acks: 1, Batches: batches, Depth: 2, RecordsPerS: 100 * float64(batches[0].Records), Requests: 2,
+		OnStart: func(_ time.Time, interval time.Duration) { intervals = append(intervals, interval) }}.Run(testContext(t), forever())
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := intervals[0]
+	intervals = nil
+	_, err = RawProduce{Addr: f.listen(t), Topic: "t", Partitions: 4, Connections: 4, Acks: 0, Batches: batches, Depth: 2, RecordsPerS: 100 * float64(batches[0].Records), Requests: 2,
+		OnStart: func(_ time.Time, interval time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			intervals = append(intervals, interval)
+		}}.Run(testContext(t), forever())
+	if err != nil || len(intervals) != 4 {
+		t.Fatalf("%v, %v", intervals, err)
+	}
+	for _, interval := range intervals {
+		if one != 10*time.Millisecond || interval != 4*one {
+			t.Errorf("a connection of four sends every %s, a lone one every %s; want 40 ms and 10", interval, one)
+		}
 	}
 }
