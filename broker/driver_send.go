@@ -163,22 +163,23 @@ func decodeIDs(b []byte) (ids []int32) {
 	return ids
 }
 
-// logEnd is tagLog's content: the leader epoch that the replica is in, that of its last record, and its log end
-// offset. It does not change before the replica is told of a leader.
+// logEnd is tagLog's content: the leader epoch that the replica is in, that of its last record, its log end
+// offset and its log start offset. It does not change before the replica is told of a leader.
 func (p *partition) logEnd() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := binary.BigEndian.AppendUint32(nil, uint32(p.epoch))
 	b = binary.BigEndian.AppendUint32(b, uint32(p.log.LatestEpoch()))
-	return binary.BigEndian.AppendUint64(b, uint64(p.log.LogEndOffset()))
+	b = binary.BigEndian.AppendUint64(b, uint64(p.log.LogEndOffset()))
+	return binary.BigEndian.AppendUint64(b, uint64(p.log.LogStartOffset()))
 }
 
 func decodeLogEnd(b []byte, of controller.TopicPartition) (l controller.ReplicaLog, ok bool) {
-	if len(b) != 16 {
+	if len(b) != 24 {
 		return l, false
 	}
 	return controller.ReplicaLog{
-		Partition: of, LeaderEpoch: int32(binary.BigEndian.Uint32(b)), LastEpoch: int32(binary.BigEndian.Uint32(b[4:])), End: int64(binary.BigEndian.Uint64(b[8:])),
+		Partition: of, LeaderEpoch: int32(binary.BigEndian.Uint32(b)), LastEpoch: int32(binary.BigEndian.Uint32(b[4:])), End: int64(binary.BigEndian.Uint64(b[8:])), Start: int64(binary.BigEndian.Uint64(b[16:])),
 	}, true
 }
 

@@ -154,7 +154,6 @@ func TestAnEmptiedLogKnowsItsLastEpoch(t *testing.T) {
 			if _, err := l.Append(batchSpec{timestamp: 1}.build(), AppendArgs{LeaderEpoch: 7, Now: 1000}); err != nil {
 				t.Fatal(err)
 			}
-			testFlush(t, l)
 			if _, err := l.Retain(1_000_000, 3); err != nil || l.LogStartOffset() != 3 {
 				t.Fatalf("%s: %v, log start %d", engine, err, l.LogStartOffset())
 			}

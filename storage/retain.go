@@ -102,6 +102,12 @@ func (l *segmentLog) AdvanceLogStart(offset, limit int64) error {
 // start is durable before any file goes: the names may come back one by one
 // after a power cut, and what is below the log start is then known to be a leftover.
 func (l *segmentLog) dropFirst(n int, logStart, now int64) error {
+	if n > 0 {
+		// With the batches goes what recovery would find their epochs in. As they are: that the log starts above is durable later.
+		if err := l.writeEpochs(); err != nil {
+			return err
+		}
+	}
 	l.logStart.Store(logStart)
 	l.epochs.truncateStart(logStart)
 	if n == 0 {

@@ -57,11 +57,11 @@ func newChaos(r rules.Rules, seed uint64) *chaos {
 	c.print = func(format string, args ...any) { c.log = append(c.log, "  "+fmt.Sprintf(format, args...)) }
 	c.writes = c.outcome
 	c.afterWrite = c.checkWrite
-	c.logOf = func(id int32, tp TopicPartition) (int32, int64) {
+	c.logOf = func(id int32, tp TopicPartition) (int32, int64, int64) {
 		if c.complete[c.key(tp, id)] {
-			return 0, 100
+			return 0, 0, 100
 		}
-		return 0, int64(90 + id)
+		return 0, 0, int64(90 + id)
 	}
 	for id := range int32(3 + c.rng.IntN(3)) {
 		c.ids = append(c.ids, id+1)

@@ -125,12 +125,12 @@ func (c *conversation) line(line string) error {
 		return c.topic(a)
 	case "state": // a leader changed the state: leader= epoch= isr= elr=
 		c.setState(parseTP(a.words[0]), a)
-	case "log": // what broker ID says of its log of a partition: epoch= end=
-		id, tp, epoch, end := a.id(), parseTP(a.words[1]), int32(a.number("epoch", -1)), a.number("end", 0)
+	case "log": // what broker ID says of its log of a partition: epoch= start= end=
+		id, tp, epoch, start, end := a.id(), parseTP(a.words[1]), int32(a.number("epoch", -1)), a.number("start", 0), a.number("end", 0)
 		before := c.logOf
-		c.logOf = func(of int32, p TopicPartition) (int32, int64) {
+		c.logOf = func(of int32, p TopicPartition) (int32, int64, int64) {
 			if of == id && p == tp {
-				return epoch, end
+				return epoch, start, end
 			}
 			return before(of, p)
 		}

@@ -166,11 +166,12 @@ type CommandDone struct {
 }
 
 // ReplicaLog says how far a replica's log reaches. A log is ahead of another by the epoch
-// of its last record, and then by its end, as votes in Raft compare them.
+// of its last record, and then by its end, as votes in Raft compare them; and one that ends below another's start is behind it.
 type ReplicaLog struct {
 	Partition   TopicPartition
 	LeaderEpoch int32 // of the state that the replica was told: with no leader since, its log stands still
 	LastEpoch   int32 // leader epoch of the last record; -1: none
+	Start       int64 // log start offset: below it all was committed, and deleted for its age
 	End         int64 // log end offset
 }
 

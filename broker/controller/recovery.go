@@ -73,9 +73,11 @@ func (c *Controller) recovered(p *partition) int32 {
 	}
 	wasLast := func(id int32) bool { return slices.Contains(last, id) }
 	best, longest, silent := NoLeader, ReplicaLog{}, false
+	committed := c.committedFloor(p)
 	for _, id := range p.replicas {
 		l, told := c.logOf(p, id)
 		switch {
+		case c.staying(p, id) && told && l.End < committed:
 		case c.staying(p, id) && told:
 			switch d := compareLogs(l, longest); {
 			case best == NoLeader || d > 0, d == 0 && wasLast(id) && !wasLast(best):
@@ -91,6 +93,18 @@ func (c *Controller) recovered(p *partition) int32 {
 		return NoLeader
 	}
 	return best
+}
+
+// committedFloor is the highest log start offset of those who live and have told theirs. What was deleted for its age was committed,
+// so a log that ends below lacks some of that, whatever its last epoch. The one that deleted may not know a late epoch: its
+// log is empty, or began anew where its leader's started.
+func (c *Controller) committedFloor(p *partition) (floor int64) {
+	for _, id := range p.replicas {
+		if l, told := c.logOf(p, id); told && c.staying(p, id) {
+			floor = max(floor, l.Start)
+		}
+	}
+	return floor
 }
 
 // logsWait is a partition whose silent replicas are waited for until then.
@@ -120,7 +134,7 @@ func (c *Controller) tickLogs() {
 // have told theirs; who led last, if not; the first of them at last.
 func (c *Controller) uncleanLeader(p *partition) int32 {
 	first, best, longest := NoLeader, NoLeader, ReplicaLog{}
-	known := c.cfg.Rules.CompareLogs
+	known, committed := c.cfg.Rules.CompareLogs, c.committedFloor(p)
 	for _, id := range p.replicas {
 		if !c.staying(p, id) {
 			continue
@@ -130,6 +144,9 @@ func (c *Controller) uncleanLeader(p *partition) int32 {
 		}
 		l, told := c.logOf(p, id)
 		known = known && told
+		if l.End < committed {
+			continue
+		}
 		if best == NoLeader || compareLogs(l, longest) > 0 {
 			best, longest = id, l
 		}

@@ -27,7 +27,7 @@ type world struct {
 	epochs     map[int32]int64                                // broker: version of its epoch node
 	afterWrite func(tp TopicPartition, old, new *storedState) // a check
 	answered   []Answer
-	logOf      func(id int32, tp TopicPartition) (lastEpoch int32, end int64)
+	logOf      func(id int32, tp TopicPartition) (lastEpoch int32, start, end int64)
 }
 
 type storedTopic struct {
@@ -46,13 +46,13 @@ type process struct {
 	replicas map[TopicPartition]PartitionInfo
 	metadata map[TopicPartition]PartitionInfo
 	brokers  []int32
-	log      func(TopicPartition) (lastEpoch int32, end int64)
+	log      func(TopicPartition) (lastEpoch int32, start, end int64)
 }
 
 func newWorld(cfg Config) *world {
 	w := &world{
 		cfg: cfg, topics: map[string]*storedTopic{}, registered: map[int32]Broker{}, processes: map[int32]*process{}, epochs: map[int32]int64{},
-		logOf: func(int32, TopicPartition) (int32, int64) { return -1, 0 },
+		logOf: func(int32, TopicPartition) (int32, int64, int64) { return -1, 0, 0 },
 		print: func(string, ...any) {}, writes: func() Outcome { return Accepted },
 	}
 	return w
@@ -307,7 +307,7 @@ func (p *process) logs(command Command) (logs []ReplicaLog) {
 		if i.Leader == NoLeader && p.replicas[i.Partition].LeaderEpoch == i.LeaderEpoch {
 			log := ReplicaLog{Partition: i.Partition, LeaderEpoch: i.LeaderEpoch, LastEpoch: -1}
 			if p.log != nil {
-				log.LastEpoch, log.End = p.log(i.Partition)
+				log.LastEpoch, log.Start, log.End = p.log(i.Partition)
 			}
 			logs = append(logs, log)
 		}
@@ -319,7 +319,7 @@ func (w *world) start(b Broker) {
 	w.registered[b.ID], w.epochs[b.ID] = b, b.Epoch
 	w.processes[b.ID] = &process{
 		broker: b, replicas: map[TopicPartition]PartitionInfo{}, metadata: map[TopicPartition]PartitionInfo{},
-		log: func(tp TopicPartition) (int32, int64) { return w.logOf(b.ID, tp) },
+		log: func(tp TopicPartition) (int32, int64, int64) { return w.logOf(b.ID, tp) },
 	}
 }
 
