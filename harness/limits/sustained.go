@@ -17,11 +17,10 @@ import (
 const sustainedFileBytes = 1 << 30
 
 // Sustained appends through the page cache and gives the rate in bytes per second over
-// measure, once warm bytes have been written: far enough over the kernel's dirty limit,
-// that is what the disk takes and no longer what memory does. It does as a broker in the disk regime
+// measure, from when the kernel throttles on: that is what the disk takes and no longer what memory does. It does as a broker in the disk regime
 // does: files of a segment's size, each synced when the next is begun, and pages that have reached the disk
 // are dropped meanwhile. It begins when the disk has come to rest.
-func Sustained(ctx context.Context, dir string, warm int64, measure time.Duration) (float64, error) {
+func Sustained(ctx context.Context, dir string, measure time.Duration) (float64, error) {
 	dir, err := os.MkdirTemp(dir, "limits-sustained-")
 	if err != nil {
 		return 0, fmt.Errorf("limits: %w", err)
@@ -37,6 +36,10 @@ func Sustained(ctx context.Context, dir string, warm int64, measure time.Duratio
 	if _, err := sut.SettleDisk(ctx, dir); err != nil {
 		return 0, err
 	}
+	throttling, err := sut.NewThrottling()
+	if err != nil {
+		return 0, err
+	}
 	w := &segments{dir: dir}
 	defer w.close()
 	defer sut.DropClean(dir)()
@@ -47,7 +50,7 @@ func Sustained(ctx context.Context, dir string, warm int64, measure time.Duratio
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		if began.IsZero() && at >= warm {
+		if began.IsZero() && throttling.Begun(time.Now(), at) {
 			began, from = time.Now(), at
 		} else if !began.IsZero() && time.Since(began) >= measure {
 			return float64(at-from) / time.Since(began).Seconds(), nil

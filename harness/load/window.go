@@ -18,6 +18,8 @@ func NewHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, 100_000
 type Window struct {
 	Warmup, Measure           time.Duration
 	WarmupBytes, MeasureBytes int64
+	// Ready, when set, is asked after that: the warmup goes on until it says true.
+	Ready func(now time.Time, bytes int64) bool
 	// OnOpen and OnClose are called once each, right before the window opens and right
 	// after it closes: samplers take their snapshots there. Sending stands still meanwhile.
 	OnOpen, OnClose func()
@@ -48,7 +50,7 @@ func (w *Window) Start(now time.Time) {
 		return
 	}
 	w.start, w.lastTick = now, now
-	if w.Warmup == 0 && w.WarmupBytes == 0 {
+	if w.Warmup == 0 && w.WarmupBytes == 0 && w.Ready == nil {
 		w.begin()
 	}
 }
@@ -82,6 +84,9 @@ func (w *Window) Done(now time.Time, bytes, records int64) (inside, over bool) {
 	}
 	if w.open.IsZero() {
 		if now.Sub(w.start) < w.Warmup && (w.WarmupBytes == 0 || w.total.Bytes < w.WarmupBytes) {
+			return false, false
+		}
+		if w.Ready != nil && !w.Ready(now, w.total.Bytes) {
 			return false, false
 		}
 		w.begin()

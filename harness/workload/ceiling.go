@@ -175,7 +175,7 @@ func (c Ceiling) pairs() []pair {
 	}
 	pairs = append(pairs, c.kgoAgainstSink())
 	if c.Disk {
-		measure := max(c.Measure, 4*time.Second).String() // a disk's rate comes in bursts and pauses of a second
+		measure := max(c.Measure, 10*time.Second).String() // a disk's rate comes in bursts and pauses of seconds
 		pairs = append(pairs, c.bare("raw produce, 1 MiB batches, disk regime / sequential writes", 0.90, nil, "kind", "produce", "batch_bytes", "1MiB", "regime", "disk", "measure", measure))
 	}
 	pairs = append(pairs,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/tidemark-log/tidemark/harness/limits"
 	"github.com/tidemark-log/tidemark/harness/load"
@@ -76,13 +75,6 @@ func Limit(ctx context.Context, c Cell) (Result, error) {
 	return r, fmt.Errorf("workload: kind %s has no bare loop", c.Workload.Kind)
 }
 
-// diskWarmBytes is how much is written before the disk regime is measured: by
-// then the kernel throttles, and the rate is the disk's.
-func diskWarmBytes() (int64, error) {
-	limit, err := sut.DirtyLimit()
-	return limit * 13 / 10, err
-}
-
 // makeRoom says how many bytes may be written in the cache regime, 0 in the disk regime.
 func makeRoom(c *Cell, r *Result) (int64, error) {
 	p := &c.Workload
@@ -110,11 +102,14 @@ func segmentSettings(p *Params, room int64) map[string]string {
 }
 
 // bound keeps the window inside the regime.
-func bound(w *load.Window, p *Params, room int64) (err error) {
+func bound(w *load.Window, p *Params, room int64) error {
 	if p.Regime == RegimeDisk {
-		w.Warmup = time.Hour
-		w.WarmupBytes, err = diskWarmBytes()
-		return err
+		throttling, err := sut.NewThrottling()
+		if err != nil {
+			return err
+		}
+		w.Warmup, w.Ready = 0, throttling.Begun
+		return nil
 	}
 	w.WarmupBytes = max(1, room/5)
 	w.MeasureBytes = max(1, room-room/5)
@@ -232,11 +227,7 @@ func addWriteLimit(ctx context.Context, c *Cell, r *Result, room int64) error {
 	p := &c.Workload
 	c.Progress("measuring the machine's limit")
 	if p.Regime == RegimeDisk {
-		warm, err := diskWarmBytes()
-		if err != nil {
-			return err
-		}
-		rate, err := limits.Sustained(ctx, c.Dir, warm, p.Measure)
+		rate, err := limits.Sustained(ctx, c.Dir, p.Measure)
 		r.Limits["bytes/s"] = rate
 		return err
 	}
