@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/tidemark-log/tidemark/internal/crc32c"
 	"github.com/tidemark-log/tidemark/storage/record"
@@ -163,7 +164,7 @@ func (l *segmentLog) position(i int, offset int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	pos, _, err := l.scanTo(s, from, offset)
+	pos, _, err := l.scanTo(s, from, offset, l.segmentEnd(i))
 	return pos, err
 }
 
@@ -208,8 +209,8 @@ func (l *segmentLog) leadsTo(s *segment, pos, last int64) (bool, error) {
 }
 
 // scanTo walks from pos to the first batch whose last offset is >= offset. It
-// steps over damage, but not where the offset may lie in it: that is an error.
-func (l *segmentLog) scanTo(s *segment, pos, offset int64) (int64, record.Header, error) {
+// steps over damage, but not where the offset may lie in it: that is an error. end is where the segment ends, or MaxInt64.
+func (l *segmentLog) scanTo(s *segment, pos, offset, end int64) (int64, record.Header, error) {
 	w := l.walk(s, s.size)
 	defer w.done()
 	before := pos // the last batch that was walked over
@@ -220,6 +221,9 @@ func (l *segmentLog) scanTo(s *segment, pos, offset int64) (int64, record.Header
 			if lookErr == nil && !t.found && before < pos {
 				// Recovery may have taken that one for damaged by what its header does not show, and cut the log within it.
 				t, lookErr = l.lookBehind(s, before+1, s.size, s.base)
+			}
+			for lookErr == nil && t.found && t.header.NextOffset() > end {
+				t, lookErr = l.lookBehind(s, t.pos, s.size, s.base) // its CRC does not cover its base offset, which is damaged
 			}
 			if lookErr != nil || !t.found || t.header.BaseOffset > offset {
 				return pos, h, errors.Join(err, lookErr)
@@ -340,7 +344,7 @@ func (l *segmentLog) batchAround(s *segment, pos int64) (int64, record.Header, e
 	at, h, err := l.lookBack(s, pos, true)
 	if isDamage(err) {
 		// A batch larger than any that this process has seen or allows: step through the segment.
-		return l.scanTo(s, 0, s.base+pos)
+		return l.scanTo(s, 0, s.base+pos, math.MaxInt64)
 	}
 	return at, h, err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/tidemark-log/tidemark/storage/record"
 )
@@ -233,6 +234,6 @@ func (l *segmentLog) overlapPosition(s *segment, next int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	pos, _, err := l.scanTo(s, from, next)
+	pos, _, err := l.scanTo(s, from, next, math.MaxInt64)
 	return pos, err
 }
