@@ -39,7 +39,7 @@ func (t *Throttling) Begun(now time.Time, written int64) bool {
 	}
 	t.looked = now
 	dirty, err := t.dirty()
-	t.begun = err != nil || float64(dirty) >= throttledDirty*float64(t.limit) || float64(written) >= throttledNever*float64(t.limit)
+	t.begun = err == nil && float64(dirty) >= throttledDirty*float64(t.limit) || float64(written) >= throttledNever*float64(t.limit)
 	return t.begun
 }
 
