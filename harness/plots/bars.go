@@ -72,7 +72,7 @@ func (m marks) bar(c draw.Canvas, y func(float64) vg.Length, category, series in
 		}
 	}
 	limit := m.limitMark(c, y, category, series, middle, slot)
-	m.barLabels(c, pt, middle, width, top, taken, limit)
+	m.barLabels(c, pt, f.share(category, series), middle, width, top, taken, limit)
 }
 
 // span is a stretch of a bar's middle line in which something is drawn already.
@@ -95,7 +95,7 @@ func (m marks) limitMark(c draw.Canvas, y func(float64) vg.Length, category, ser
 }
 
 // barLabels writes the value above the bar and, inside it, the share of the limit.
-func (m marks) barLabels(c draw.Canvas, pt Point, middle, width, top vg.Length, taken []span, limit vg.Length) {
+func (m marks) barLabels(c draw.Canvas, pt Point, share float64, middle, width, top vg.Length, taken []span, limit vg.Length) {
 	const size = 9
 	base := c.Min.Y
 	reach, foot := top, top
@@ -108,7 +108,7 @@ func (m marks) barLabels(c draw.Canvas, pt Point, middle, width, top vg.Length, 
 		s.Font.Size = max(7, size*width*1.12/s.Width(words))
 	}
 	at, tall := reach+3, vg.Length(size+1)
-	if pt.Share > 0 && m.f.Y.Log {
+	if share > 0 && m.f.Y.Log {
 		tall *= 2 // the share stands above the value
 	}
 	if limit > at-2 && limit < at+tall { // the limit's dashes are in the way
@@ -121,20 +121,20 @@ func (m marks) barLabels(c draw.Canvas, pt Point, middle, width, top vg.Length, 
 		}
 	}
 	c.FillText(s, vg.Point{X: middle, Y: at}, words)
-	if pt.Share > 0 && m.f.Y.Log {
+	if share > 0 && m.f.Y.Log {
 		above := centered(style(size-1, inkSoft, true))
-		c.FillText(above, vg.Point{X: middle, Y: at + size + 1.5}, percent(pt.Share))
+		c.FillText(above, vg.Point{X: middle, Y: at + size + 1.5}, percent(share))
 	}
-	if pt.Share > 0 && !m.f.Y.Log {
-		share := centered(style(size, color.White, true))
-		words := percent(pt.Share)
-		if share.Width(words) >= width*0.95 || top-base <= 2.2*size {
+	if share > 0 && !m.f.Y.Log {
+		s := centered(style(size, color.White, true))
+		words := percent(share)
+		if s.Width(words) >= width*0.95 || top-base <= 2.2*size {
 			return
 		}
 		taken = append(taken, span{limit - 1, limit + 1})
 		for _, y := range []vg.Length{top - size - 4, base + 5} { // clear of what is drawn over the bar; nowhere, if need be
 			if free(taken, y-1, y+size) {
-				c.FillText(share, vg.Point{X: middle, Y: y}, words)
+				c.FillText(s, vg.Point{X: middle, Y: y}, words)
 				return
 			}
 		}
@@ -199,11 +199,12 @@ func (f *Figure) legend(c draw.Canvas, top vg.Length) vg.Length {
 	}
 	if f.limitPoints() != nil {
 		named = true
+		shares := len(f.shares()) > 0
 		words := "machine's limit: " + f.Limit.Name
 		switch {
-		case f.hasShares() && f.Y.Log:
+		case shares && f.Y.Log:
 			words += "; bold, the share of it reached"
-		case f.hasShares():
+		case shares:
 			words += "; in the bars, the share of it reached"
 		}
 		item(words, func(at vg.Point) { c.StrokeLine2(limitLine, at.X-2, at.Y+3, at.X+box+2, at.Y+3) })
@@ -212,15 +213,4 @@ func (f *Figure) legend(c draw.Canvas, top vg.Length) vg.Length {
 		return top
 	}
 	return y - 4
-}
-
-func (f *Figure) hasShares() bool {
-	for _, s := range f.Series {
-		for _, p := range s.Points {
-			if p.Share > 0 {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"slices"
 	"strings"
 
 	xfont "golang.org/x/image/font"
@@ -70,15 +71,7 @@ type Series struct {
 type Point struct {
 	stat.Estimate
 	Samples []float64 // single repeats, drawn where there are too few for an interval
-	Share   float64   // of the machine's limit; NaN or 0: not shown
 	Missing string    // shown in the point's place: "n/a"
-}
-
-// Limit is what the machine itself does.
-type Limit struct {
-	Name string
-	// Values has one for each category and series: Values[category][series]; NaN where there is none.
-	Values [][]float64
 }
 
 // MaxSeries is how many series can be told apart by colour and shape.
@@ -168,7 +161,7 @@ func (f *Figure) draw(c draw.Canvas) error {
 	if err := f.Check(); err != nil {
 		return err
 	}
-	c, top, bottom := frame(c, f.Title, f.Subtitle, f.Source)
+	c, top, bottom := frame(c, f.Title, f.Subtitle, f.Source, f.aboveLimit())
 	if f.Kind == Bars {
 		top = f.legend(c, top)
 	}
@@ -177,9 +170,10 @@ func (f *Figure) draw(c draw.Canvas) error {
 	return f.drawData(draw.Crop(c, 0, 0, bottom-c.Min.Y+5, top-6-c.Max.Y))
 }
 
-// frame writes title and subtitle at the top and the source at the bottom, and
-// gives the canvas within the margins and where the room between the two begins and ends.
-func frame(c draw.Canvas, title, subtitle, source string) (inside draw.Canvas, top, bottom vg.Length) {
+// frame writes title and subtitle at the top and, at the bottom, the source and a
+// note above it, if there is one. It gives the canvas within the margins and where
+// the room between begins and ends.
+func frame(c draw.Canvas, title, subtitle, source, note string) (inside draw.Canvas, top, bottom vg.Length) {
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
 	const margin = 16
@@ -195,13 +189,15 @@ func frame(c draw.Canvas, title, subtitle, source string) (inside draw.Canvas, t
 	top -= 2
 	line(style(11, inkSoft, false), subtitle)
 	top -= 8
-	small := style(7.5, inkFaint, false)
 	bottom = c.Min.Y
-	lines := wrap(small, source, c.Max.X-c.Min.X)
-	for i := range lines {
-		c.FillText(small, vg.Point{X: c.Min.X, Y: bottom}, lines[len(lines)-1-i])
-		bottom += small.Font.Size * 1.25
+	upwards := func(s text.Style, words string) {
+		for _, l := range slices.Backward(wrap(s, words, c.Max.X-c.Min.X)) {
+			c.FillText(s, vg.Point{X: c.Min.X, Y: bottom}, l)
+			bottom += s.Font.Size * 1.25
+		}
 	}
+	upwards(style(7.5, inkFaint, false), source)
+	upwards(style(8.5, inkSoft, false), note)
 	return c, top, bottom
 }
 

@@ -63,7 +63,7 @@ func (m marks) lines(c draw.Canvas, p *plot.Plot) {
 		for _, at := range path {
 			c.DrawGlyphNoClip(draw.GlyphStyle{Color: ink, Radius: 3.5, Shape: shapes[k]}, at)
 		}
-		ends = append(ends, endLabel{at: path[len(path)-1].Y, color: darker(ink), lines: f.seriesLabel(s)})
+		ends = append(ends, endLabel{at: path[len(path)-1].Y, color: darker(ink), lines: f.seriesLabel(k)})
 	}
 	placeLabels(c, ends)
 }
@@ -140,15 +140,13 @@ func placeLabels(c draw.Canvas, labels []endLabel) {
 	}
 }
 
-func (f *Figure) seriesLabel(s Series) []string {
+func (f *Figure) seriesLabel(series int) []string {
 	var best float64
-	for _, p := range s.Points {
-		if p.Share > best {
-			best = p.Share
-		}
+	for i := range f.Categories {
+		best = max(best, f.share(i, series))
 	}
-	lines := []string{s.Name}
-	if s.Name == "" {
+	lines := []string{f.Series[series].Name}
+	if lines[0] == "" {
 		lines = []string{f.Y.Label}
 	}
 	if best > 0 {
@@ -156,12 +154,6 @@ func (f *Figure) seriesLabel(s Series) []string {
 	}
 	return lines
 }
-
-func (f *Figure) limitLabel() []string {
-	return []string{"machine's limit", f.Limit.Name}
-}
-
-func percent(share float64) string { return digits(math.Round(share*100)) + "\u00a0%" }
 
 // labelsWidth is the room that the labels right of the lines need.
 func (f *Figure) labelsWidth() vg.Length {
@@ -175,40 +167,13 @@ func (f *Figure) labelsWidth() vg.Length {
 			widest = max(widest, s.Width(words))
 		}
 	}
-	for _, s := range f.Series {
-		measure(f.seriesLabel(s))
+	for k := range f.Series {
+		measure(f.seriesLabel(k))
 	}
 	if f.limitPoints() != nil {
 		measure(f.limitLabel())
 	}
 	return widest
-}
-
-// limitPoints gives one limit per category: the median over the series, beside
-// each of which it was measured. nil: there is none.
-func (f *Figure) limitPoints() []float64 {
-	if f.Limit == nil {
-		return nil
-	}
-	points := make([]float64, len(f.Categories))
-	any := false
-	for i, row := range f.Limit.Values {
-		var known []float64
-		for _, v := range row {
-			if f.drawable(v) {
-				known = append(known, v)
-			}
-		}
-		points[i] = math.NaN()
-		if len(known) > 0 {
-			slices.Sort(known)
-			points[i], any = known[len(known)/2], true
-		}
-	}
-	if !any {
-		return nil
-	}
-	return points
 }
 
 func darker(c color.RGBA) color.RGBA {

@@ -27,8 +27,6 @@ func few(values ...float64) Point {
 	return Point{Estimate: stat.Estimate{Value: values[0], Lo: math.NaN(), Hi: math.NaN(), N: len(values)}, Samples: values}
 }
 
-func share(p Point, s float64) Point { p.Share = s; return p }
-
 var bytesPerS = Unit{Symbol: "B/s"}
 
 const source = "Median of 8 repeats with 95 % intervals · batch-size · commit 0123456789ab · 2 × Some CPU @ 2.60GHz, 23 GiB, ext4 on vda (no seeks), Linux 6.1.0"
@@ -40,7 +38,7 @@ func examples() map[string]*Figure {
 			Title: "How much does batching buy?", Subtitle: "Producing 100 B records to one partition, acks=1, two requests in flight", Source: source,
 			Kind: Lines, X: Axis{Label: "records per batch", Log: true}, Y: Axis{Label: "Throughput", Unit: bytesPerS, Log: true}, Categories: sizes,
 			Series: []Series{
-				{"raw driver", []Point{share(est(4.1e6, 1.1), 0.7), share(est(3.9e7, 1.05), 0.7), share(est(2.9e8, 1.2), 0.8), share(est(8.2e8, 1.05), 0.83), share(est(9.3e8, 1.1), 0.88)}},
+				{"raw driver", []Point{est(4.1e6, 1.1), est(3.9e7, 1.05), est(2.9e8, 1.2), est(8.2e8, 1.05), est(9.3e8, 1.1)}},
 				{"franz-go client", []Point{est(2.1e6, 1.1), est(1.6e7, 1.05), est(9e7, 1.2), est(1.8e8, 1.05), est(1.9e8, 1.02)}},
 			},
 			Limit: &Limit{"bare receive→pwrite loop", [][]float64{{5e6, 5.1e6}, {5e7, 5e7}, {3.9e8, 4e8}, {1e9, 1.1e9}, {1.06e9, 1.05e9}}},
@@ -49,9 +47,9 @@ func examples() map[string]*Figure {
 			Title: "How much faster is sendfile?", Subtitle: "Warm consume over loopback, two fetches in flight", Source: source,
 			Kind: Bars, X: Axis{Label: "bytes per fetch"}, Y: Axis{Label: "Throughput", Unit: bytesPerS}, Categories: []Category{{"64 KiB", 0}, {"1 MiB", 0}},
 			Series: []Series{
-				{"sendfile", []Point{share(est(2.1e9, 1.1), 0.82), share(est(4.1e9, 1.06), 0.93)}},
-				{"copy (pread + write)", []Point{share(est(1.6e9, 1.1), 0.61), share(est(2.4e9, 1.06), 0.55)}},
-				{"mmap", []Point{share(est(1.7e9, 1.1), 0.66), {Estimate: stat.Estimate{Value: math.NaN(), Lo: math.NaN(), Hi: math.NaN()}, Missing: "n/a"}}},
+				{"sendfile", []Point{est(2.1e9, 1.1), est(4.1e9, 1.06)}},
+				{"copy (pread + write)", []Point{est(1.6e9, 1.1), est(2.4e9, 1.06)}},
+				{"mmap", []Point{est(1.7e9, 1.1), {Estimate: stat.Estimate{Value: math.NaN(), Lo: math.NaN(), Hi: math.NaN()}, Missing: "n/a"}}},
 			},
 			Limit: &Limit{"bare sendfile loop", [][]float64{{2.5e9, 2.5e9, 2.6e9}, {4.4e9, 4.4e9, 4.3e9}}},
 		},
@@ -78,8 +76,14 @@ func examples() map[string]*Figure {
 		"points-limit": {
 			Title: "What does the producer pay for a flush?", Subtitle: "100 B records in batches of 10, acks=1, one partition", Source: source,
 			Kind: Bars, X: Axis{Label: "flush policy"}, Y: Axis{Label: "Throughput", Unit: bytesPerS, Log: true}, Categories: []Category{{"none", 0}, {"every append", 0}},
-			Series: []Series{{"one request in flight", []Point{share(est(1.0e7, 1.1), 0.5), share(est(9e5, 1.2), 0.04)}}, {"eight in flight", []Point{share(est(2.7e7, 1.1), 0.78), share(est(2.4e6, 1.2), 0.06)}}},
+			Series: []Series{{"one request in flight", []Point{est(1.0e7, 1.1), est(9e5, 1.2)}}, {"eight in flight", []Point{est(2.7e7, 1.1), est(2.4e6, 1.2)}}},
 			Limit:  &Limit{"bare receive→pwrite loop, no flush", [][]float64{{2e7, 3.5e7}, {2.1e7, 3.6e7}}},
+		},
+		"points-above": {
+			Title: "What does the producer pay for a flush?", Subtitle: "100 B records in batches of 10, acks=1, one partition", Source: source,
+			Kind: Bars, X: Axis{Label: "flush policy"}, Y: Axis{Label: "Throughput", Unit: bytesPerS, Log: true}, Categories: []Category{{"none", 0}, {"every append", 0}},
+			Series: []Series{{"one request in flight", []Point{few(1.0e7, 1.1e7), few(9e5, 8e5)}}, {"eight in flight", []Point{few(3.67e7, 1.2e7, 6.1e7), few(2.4e6, 2.5e6)}}},
+			Limit:  &Limit{"bare receive→pwrite loop, no flush", [][]float64{{2e7, 3.3e7}, {2.1e7, 3.6e7}}},
 		},
 		"bars-unnamed": {
 			Title: "What does the producer pay for a flush?", Subtitle: "One series has no legend", Source: source,
@@ -246,7 +250,6 @@ func TestATimelineIsWellFormedAndRefusesWhatItCannotDraw(t *testing.T) {
 // A limit right above a bar sends the value inside it, where the share of the limit stands too.
 func TestValueAndShareOfABarDoNotOverlap(t *testing.T) {
 	pt := few(530)
-	pt.Share = 0.97
 	f := &Figure{Kind: Bars, Title: "t", Categories: []Category{{"a", 0}}, Series: []Series{{"s", []Point{pt}}}, Limit: &Limit{"loop", [][]float64{{548}}}}
 	svg, err := f.SVG()
 	if err != nil {
@@ -265,6 +268,45 @@ func TestValueAndShareOfABarDoNotOverlap(t *testing.T) {
 	}
 	if apart := math.Abs(height("530") - height("97.%")); apart < 9 {
 		t.Errorf("they stand %.1f points apart", apart)
+	}
+}
+
+// Who divides the marks that are drawn finds the share that is written beside them.
+func TestTheShareIsWhatTheMarksSay(t *testing.T) {
+	figure := func(kind Kind, limits ...float64) *Figure {
+		f := &Figure{Kind: kind, Title: "t", Categories: []Category{{"a", 1}, {"b", 2}}, Limit: &Limit{Name: "loop"},
+			Series: []Series{{"s", []Point{few(30, 10, 50), few(30, 20, 40)}}}}
+		for _, l := range limits {
+			f.Limit.Values = append(f.Limit.Values, []float64{l})
+		}
+		return f
+	}
+	for _, c := range []struct {
+		name   string
+		f      *Figure
+		labels []string
+		above  bool
+	}{
+		{"bars", figure(Bars, 40, 60), []string{"75\u00a0%", "50\u00a0%"}, false},
+		{"bars above", figure(Bars, 20, 60), []string{"150\u00a0%", "50\u00a0%"}, true},
+		{"as good as reached", figure(Bars, 29.9, 60), []string{"100\u00a0%"}, false},
+		{"lines", figure(Lines, 40, 60), []string{"up to 75\u00a0% of the limit"}, false},
+		{"lines above", figure(Lines, 20, 60), []string{"up to 150\u00a0% of the limit"}, true},
+		{"no limit here", figure(Bars, math.NaN(), 60), []string{"50\u00a0%"}, false},
+	} {
+		b, err := c.f.SVG()
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		svg := string(b)
+		for _, label := range c.labels {
+			if !strings.Contains(svg, label+"</text>") {
+				t.Errorf("%s: no label %q", c.name, label)
+			}
+		}
+		if got := strings.Contains(svg, "Above 100"); got != c.above {
+			t.Errorf("%s: that a limit may be passed is said: %t", c.name, got)
+		}
 	}
 }
 

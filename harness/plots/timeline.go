@@ -87,7 +87,7 @@ func (f *Timeline) draw(c draw.Canvas) error {
 	if err := f.Check(); err != nil {
 		return err
 	}
-	c, top, bottom := frame(c, f.Title, f.Subtitle, f.Source)
+	c, top, bottom := frame(c, f.Title, f.Subtitle, f.Source, "")
 	const left, axis, head = 34, 30, 17 // room for the numbers, for the time, and for a strip's name
 	top -= 14
 	c.FillText(style(10, ink, false), vg.Point{X: c.Min.X, Y: top}, f.Y.labelFor(f.high()))

@@ -168,9 +168,6 @@ func (r *run) point(def experiments.Figure, x, series string) plots.Point {
 	}
 	if n, ok := c.Metrics[def.Metric]; ok && n.Value != nil {
 		p := plots.Point{Estimate: n.Estimate()}
-		if share, ok := c.Shares[def.Metric]; ok && share.Value != nil && def.Limit != "" {
-			p.Share = *share.Value
-		}
 		if !p.HasInterval() {
 			p.Samples = r.values(c.Cell, def.Metric)
 		}

@@ -40,7 +40,7 @@ type CellSummary struct {
 	Repeats     int               `json:"repeats"` // that count
 	Metrics     map[string]Number `json:"metrics"` // medians
 	Limits      map[string]Number `json:"limits,omitempty"`
-	Shares      map[string]Number `json:"shares,omitempty"` // metric / limit, paired by repeat
+	Shares      map[string]Number `json:"shares,omitempty"` // of the limit: Metrics / Limits, the quotient of the medians
 	Warnings    []string          `json:"warnings,omitempty"`
 	NotPossible string            `json:"not_possible,omitempty"`
 }
@@ -173,7 +173,6 @@ func (t *table) summarizeCell(c experiments.Cell) CellSummary {
 		sum.Levels[l.Key] = l.Value
 	}
 	metrics, limits := map[string][]float64{}, map[string][]float64{}
-	reached, bound := map[string][]float64{}, map[string][]float64{}
 	warnings := map[string]int{}
 	for repeat := range t.repeats {
 		s, ok := t.samples[c.Name()][repeat]
@@ -189,9 +188,6 @@ func (t *table) summarizeCell(c experiments.Cell) CellSummary {
 		}
 		for name, v := range s.Limits {
 			limits[name] = append(limits[name], v)
-			if m, ok := s.Metrics[name]; ok {
-				reached[name], bound[name] = append(reached[name], m), append(bound[name], v)
-			}
 		}
 		for _, w := range s.Warnings {
 			warnings[w]++
@@ -203,9 +199,10 @@ func (t *table) summarizeCell(c experiments.Cell) CellSummary {
 	for name, values := range limits {
 		sum.Limits[name] = NewNumber(stat.Median(values))
 	}
-	for name := range reached {
-		share, _ := stat.PairedRatio(reached[name], bound[name])
-		sum.Shares[name] = NewNumber(share)
+	for name := range limits {
+		if share, ok := shareOf(sum.Metrics[name].Estimate(), sum.Limits[name].Estimate()); ok {
+			sum.Shares[name] = NewNumber(share)
+		}
 	}
 	sum.Warnings = counted(warnings)
 	return sum
@@ -505,38 +502,6 @@ func runWarnings(spec *experiments.Spec, s *Summary) []string {
 		all = append(all, fmt.Sprintf("%s: no verdict below %d.", words.Count(s.Repeats, "repeat"), stat.VerdictRepeats))
 	}
 	return all
-}
-
-// overLimitShare is how far above the machine's own limit a metric may come before something must be wrong with one of the two.
-const overLimitShare = 1.1
-
-// LimitMetrics lists the metrics beside which the spec's figures draw the machine's limit.
-func LimitMetrics(spec *experiments.Spec) []string {
-	var all []string
-	for _, f := range spec.Figures {
-		if f.Limit != "" && !slices.Contains(all, f.Metric) {
-			all = append(all, f.Metric)
-		}
-	}
-	return all
-}
-
-// overLimit warns of cells that beat what was measured as the machine's limit beside them.
-func overLimit(cells []CellSummary, metrics []string) []string {
-	worst, where, n := 0.0, "", 0
-	for _, c := range cells {
-		for _, metric := range metrics {
-			if share := c.Shares[metric].Estimate().Value; share > overLimitShare {
-				if n++; share > worst {
-					worst, where = share, c.Cell
-				}
-			}
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("%s came out above the limit measured beside them, up to %.0f %% of it (%s): other work disturbed the machine, or the bare loop, which waits for answers, is no bound for a cell that does not.", words.Count(n, "cell"), worst*100, where)}
 }
 
 func counted(counts map[string]int) []string {
