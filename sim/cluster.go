@@ -34,6 +34,9 @@ type Cluster struct {
 	drawn   int   // faults, each with its number
 	without []int // drawn faults, by number, that do not happen
 	only    []int // unless nil, those that happen
+	hunted  bool  // it has the vector of an entry
+	extra   int   // steps of overtime that have begun
+	steps   *int  // unless nil, how many there are
 	struck  []*Drawn
 	changes []func() // that wait for the state of a partition to change
 	cuts    []cut    // partitions that are now
@@ -58,7 +61,7 @@ func newCluster(seed uint64, o Options) *Cluster {
 		c.cfg.drawEnd(seed)
 		c.cfg.drawStamps(seed)
 	}
-	c.without, c.only = o.Without, o.Only
+	c.without, c.only, c.steps, c.hunted = o.Without, o.Only, o.Overtime, o.Entry != nil
 	for i := range min(len(o.Batches), len(c.cfg.producers)) {
 		c.cfg.producers[i].batches = o.Batches[i]
 	}
@@ -130,10 +133,8 @@ func (c *Cluster) run() {
 	for _, r := range c.consumers {
 		c.after(&r.process, 0, r.begin)
 	}
-	for c.violation == "" && !c.told() && c.step(c.cfg.duration, c.crashed) {
-		c.look()
-		c.tell()
-	}
+	c.playUntil(c.cfg.duration)
+	c.overtime()
 	if c.violation != "" {
 		return
 	}
@@ -156,6 +157,14 @@ func (c *Cluster) run() {
 	}
 	if c.violation == "" {
 		c.violated("%s, %v after the heal", pending, clusterHealMax)
+	}
+}
+
+// playUntil lets things happen up to a time, or the end of a story.
+func (c *Cluster) playUntil(end time.Duration) {
+	for c.violation == "" && !c.told() && c.step(end, c.crashed) {
+		c.look()
+		c.tell()
 	}
 }
 

@@ -60,6 +60,15 @@ func (p *clusterProducer) produce() {
 	}
 }
 
+// more gives it further batches to make.
+func (p *clusterProducer) more(batches int) {
+	idle := p.left == 0
+	p.left += batches
+	if idle {
+		p.produce()
+	}
+}
+
 // wind ends the making of batches, with a last one to each partition that must get
 // through where that is asked for.
 func (p *clusterProducer) wind(last bool) {

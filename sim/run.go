@@ -36,6 +36,8 @@ type Result struct {
 	Cluster *ClusterResult `json:"cluster,omitempty"`
 	Batches []int          `json:"batches,omitempty"` // that each producer of a cluster was to send
 	Faults  []Drawn        `json:"faults,omitempty"`  // that the seed drew for a cluster and that happened
+	// Overtime is how many steps its faults went on for until the run was worth something.
+	Overtime int `json:"overtime,omitempty"`
 }
 
 // ClusterResult is what else is told of a run of several brokers.
@@ -79,6 +81,8 @@ type Options struct {
 	Only []int
 	// Batches of each producer of a cluster; nil: as drawn.
 	Batches []int
+	// Overtime is how many steps of overtime there are; nil: as many as it takes.
+	Overtime *int
 }
 
 // Run plays the world of one seed. A panic of the broker is a violation like any other.
@@ -111,7 +115,7 @@ func runCluster(seed uint64, o Options) (r Result) {
 		if r.Violation == "" {
 			r.Violation = c.broken
 		}
-		r.OnTheWay = c.onTheWay
+		r.OnTheWay, r.Overtime = c.onTheWay, c.extra
 		r.Config = c.cfg.String()
 		for _, p := range c.cfg.producers {
 			r.Batches = append(r.Batches, p.batches)
@@ -169,6 +173,31 @@ type Summary struct {
 	Violations []Result         `json:"violations"`
 	Probes     map[string]int64 `json:"probes"`
 	Cluster    ClusterResult    `json:"cluster,omitzero"`
+	// Least of what a seed without a violation was worth, and which were Short.
+	Least    Worth    `json:"least,omitzero"`
+	Short    []uint64 `json:"short,omitempty"`
+	Overtime int      `json:"overtime,omitempty"` // seeds whose faults went on
+}
+
+// Worth is what a run of a cluster was worth, see VirtualMin.
+type Worth struct {
+	Virtual time.Duration `json:"virtual_ns"`
+	Acked   int64         `json:"acked"`
+	Faults  int64         `json:"faults"`
+}
+
+func (s *Summary) addWorth(r Result) {
+	w := Worth{r.Virtual, r.Cluster.Acked, r.Cluster.Faults}
+	if s.Least == (Worth{}) {
+		s.Least = w
+	}
+	s.Least = Worth{min(s.Least.Virtual, w.Virtual), min(s.Least.Acked, w.Acked), min(s.Least.Faults, w.Faults)}
+	if r.Short() {
+		s.Short = append(s.Short, r.Seed)
+	}
+	if r.Overtime > 0 {
+		s.Overtime++
+	}
 }
 
 // Size is how many seeds the sweep runs.
@@ -218,6 +247,9 @@ func (s *Summary) add(r Result) {
 	}
 	if r.Cluster != nil {
 		s.Cluster.add(r.Cluster)
+		if r.Violation == "" {
+			s.addWorth(r)
+		}
 	}
 	if r.Violation != "" {
 		s.Violations = append(s.Violations, r)

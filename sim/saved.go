@@ -100,7 +100,8 @@ type Saved struct {
 	RulesOff  []string `toml:"rules_off,omitempty"`
 	Retention bool     `toml:"retention,omitempty"`
 	Unclean   bool     `toml:"unclean,omitempty"`
-	Batches   []int    `toml:"batches,omitempty"` // of each producer
+	Batches   []int    `toml:"batches,omitempty"`  // of each producer
+	Overtime  int      `toml:"overtime,omitempty"` // steps, see Result
 
 	Hash      string `toml:"hash"`      // of the trace
 	Violation string `toml:"violation"` // "": none
@@ -121,14 +122,14 @@ func Save(o Options, r Result) (*Saved, error) {
 
 // takes writes down how a run went.
 func (s *Saved) takes(r Result) {
-	s.Hash, s.Violation, s.World, s.Batches, s.Faults = hashInWords(r.Hash), r.Violation, r.Config, r.Batches, r.Faults
+	s.Hash, s.Violation, s.World, s.Batches, s.Overtime, s.Faults = hashInWords(r.Hash), r.Violation, r.Config, r.Batches, r.Overtime, r.Faults
 }
 
 func hashInWords(h uint64) string { return fmt.Sprintf("%016x", h) }
 
 // Options are those of the run again.
 func (s *Saved) Options() Options {
-	o := Options{Brokers: s.Brokers, RulesOff: s.RulesOff, Retention: s.Retention, Unclean: s.Unclean, Batches: s.Batches, Only: []int{}}
+	o := Options{Brokers: s.Brokers, RulesOff: s.RulesOff, Retention: s.Retention, Unclean: s.Unclean, Batches: s.Batches, Overtime: &s.Overtime, Only: []int{}}
 	for _, f := range s.Faults {
 		o.Only = append(o.Only, f.Number)
 	}
@@ -215,6 +216,9 @@ func (s *Saved) check() error {
 		return fmt.Errorf("%d faults: want %d at most", len(s.Faults), faultsSaved)
 	case len(s.Batches) > clientsMax:
 		return fmt.Errorf("batches of %d producers: want %d at most", len(s.Batches), clientsMax)
+	}
+	if s.Overtime < 0 || s.Overtime > overtimeMax {
+		return fmt.Errorf("overtime = %d: want 0 to %d", s.Overtime, overtimeMax)
 	}
 	for _, n := range s.Batches {
 		if n < 0 || n > batchesSaved {

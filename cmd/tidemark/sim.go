@@ -177,6 +177,7 @@ func writeSummary(w io.Writer, s sim.Summary, took time.Duration, o sim.Options)
 	fmt.Fprintf(w, "%d events in %v: %.0f events/s, %.1f seeds/s\n", s.Events, took.Round(time.Millisecond), float64(s.Events)/took.Seconds(), float64(s.Runs+s.Twice)/took.Seconds())
 	if o.Brokers > 0 {
 		writeCluster(w, s.Cluster, took)
+		writeWorth(w, s)
 	}
 	writeProbes(w, s.Probes, o)
 	for _, r := range s.Violations {
@@ -192,6 +193,18 @@ func writeCluster(w io.Writer, c sim.ClusterResult, took time.Duration) {
 	each := func(n int64) float64 { return float64(n) / took.Seconds() }
 	fmt.Fprintf(w, "%d records acknowledged under acks=all (%.0f/s), %d under acks=1, %d faults (%.1f/s), %d elections (%.1f/s), %d ISR changes (%.1f/s)\n",
 		c.Acked, each(c.Acked), c.AckedWeak, c.Faults, each(c.Faults), c.Elections, each(c.Elections), c.ISRChanges, each(c.ISRChanges))
+}
+
+// writeWorth tells what the poorest seed was worth: a mean hides those in which little happened.
+func writeWorth(w io.Writer, s sim.Summary) {
+	fmt.Fprintf(w, "each seed: at least %v, %d records acknowledged under acks=all, %d faults", s.Least.Virtual.Round(time.Second), s.Least.Acked, s.Least.Faults)
+	if s.Overtime > 0 {
+		fmt.Fprintf(w, "; in %d the faults went on until there was so much", s.Overtime)
+	}
+	fmt.Fprintln(w)
+	if len(s.Short) > 0 {
+		fmt.Fprintf(w, "%s worth less than %v, %d records and %d faults: %s\n", words.Count(len(s.Short), "seed"), sim.VirtualMin, sim.AckedMin, sim.FaultsMin, strings.Trim(fmt.Sprint(s.Short), "[]"))
+	}
 }
 
 func writeProbes(w io.Writer, probes map[string]int64, o sim.Options) {
