@@ -146,10 +146,11 @@ func (r *run) play(ctx context.Context) error {
 func (r *run) step(ctx context.Context, f *experiments.Fault) error {
 	switch {
 	case f.Kind == experiments.FaultDemand:
-		if err := r.await(ctx, f.When, f.For); err != nil {
-			return cmp.Or(ctx.Err(), r.load.failed(), violated("%s: not %q within %v", f.Message, f.When, f.For))
+		err := r.await(ctx, f.When, f.For)
+		if late := (*lateError)(nil); errors.As(err, &late) {
+			return violated("%s: not %q within %v", f.Message, f.When, f.For)
 		}
-		return nil
+		return err
 	case f.When != "":
 		if err := r.await(ctx, f.When, stepMax); err != nil {
 			return err
@@ -162,15 +163,38 @@ func (r *run) step(ctx context.Context, f *experiments.Fault) error {
 	if err := r.pause(ctx, wait); err != nil {
 		return err
 	}
-	whom, err := r.cluster.act(ctx, f)
-	if err != nil {
-		return err
+	return r.act(ctx, f)
+}
+
+// act does what a step says, and tells it; what had nothing to be done to was no fault.
+func (r *run) act(ctx context.Context, f *experiments.Fault) error {
+	text, done := f.Deed(), true
+	switch f.Kind {
+	case experiments.FaultHeal:
+		r.cluster.heal()
+	case experiments.FaultAway:
+		done = r.cluster.takeAway(f.For)
+	default:
+		target, _ := f.Targets()
+		var whom []int32
+		// Faults end meanwhile: the one who is waited for may be standing still.
+		err := r.until(ctx, stepMax, fmt.Sprintf("somebody is %s", target), func() (bool, error) {
+			whom = r.cluster.whom(f)
+			return len(whom) > 0, nil
+		})
+		if err != nil {
+			return err
+		}
+		if target.Role != experiments.RoleBroker && target.Role != experiments.RoleBrokers {
+			text += fmt.Sprintf(" (broker %d)", whom[0])
+		}
+		done = len(r.cluster.act(f, whom)) > 0
+	}
+	if !done {
+		r.say("nothing to be done: %s", text)
+		return nil
 	}
 	r.report.Faults++
-	text := f.Deed()
-	if target, _ := f.Targets(); len(whom) > 0 && target.Role != experiments.RoleBroker && target.Role != experiments.RoleBrokers {
-		text += fmt.Sprintf(" (broker %d)", whom[0])
-	}
 	r.say("%s", text)
 	return nil
 }
@@ -185,7 +209,7 @@ func (r *run) rest(ctx context.Context) error {
 		holds           func() (bool, error)
 	}{
 		{"L3", "every broker serves", r.cluster.allUp},
-		{"L4", "every replica is in sync", func() (bool, error) { return r.holds("in sync") }},
+		{"L4", "every broker says that every replica is in sync", r.cluster.allSayInSync},
 		{"L6", "every produce is answered", r.load.answered},
 		{"L9", "the consumer is at the end", func() (bool, error) { return r.load.caughtUp(ctx) }},
 	} {
@@ -219,7 +243,7 @@ func (r *run) holds(when string) (bool, error) {
 		a, weak, _ := r.load.counts()
 		acked = a + weak
 	}
-	return r.cluster.holds(when, acked)
+	return holds(newest(r.cluster.metadata()), when, acked), nil
 }
 
 // until looks again and again whether something holds; what has to be taken back meanwhile is.

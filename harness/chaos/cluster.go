@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-log/tidemark/experiments"
 	"github.com/tidemark-log/tidemark/harness/sut"
@@ -32,7 +30,9 @@ const (
 // cluster is the processes, and what was done to them.
 type cluster struct {
 	*sut.Cluster
-	ctx context.Context // of the processes
+	ctx  context.Context // of the processes
+	end  context.CancelFunc
+	work sync.WaitGroup // brokers that start or stop beside the story
 
 	mu     sync.Mutex // guards what follows: brokers start and stop beside the story
 	states []state    // by broker id, from 1
@@ -57,7 +57,8 @@ type lasting struct {
 }
 
 func newCluster(ctx context.Context, c *sut.Cluster) *cluster {
-	return &cluster{Cluster: c, ctx: ctx, states: make([]state, len(c.Brokers)+1), ask: make([]*kgo.Client, len(c.Brokers)+1)}
+	ctx, end := context.WithCancel(ctx)
+	return &cluster{Cluster: c, ctx: ctx, end: end, states: make([]state, len(c.Brokers)+1), ask: make([]*kgo.Client, len(c.Brokers)+1)}
 }
 
 func (c *cluster) addrs() []string { return c.Addrs() }
@@ -69,13 +70,27 @@ func (c *cluster) close() {
 			client.Close()
 		}
 	}
+	c.end() // or a broker that is being started would be there after all
+	c.work.Wait()
 	c.Kill()
 }
 
+// failed says what could not be done, or who has died without our doing: a later kill, or a restart, would hide that.
 func (c *cluster) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err
+	if c.err != nil {
+		return c.err
+	}
+	for i, b := range c.Brokers {
+		if s := c.states[i+1]; (s == up || s == paused) && b != nil && b.Process().HasExited() {
+			return violated("L3: broker %d has ended by itself: %s", i+1, b.Process().End())
+		}
+	}
+	if z := c.ZooKeeperProcess(); z != nil && !c.away && z.HasExited() {
+		return violated("L3: zookeeper has ended by itself: %s", z.End())
+	}
+	return nil
 }
 
 func (c *cluster) is(id int32, s state) bool {
@@ -105,48 +120,7 @@ func (c *cluster) createTopic(ctx context.Context, partitions int32, replicas in
 	return err
 }
 
-// metadata asks the brokers that are up, one after the other, until one answers.
-func (c *cluster) metadata() (*kmsg.MetadataResponse, error) {
-	last := errors.New("no broker is up")
-	for i := range c.Brokers {
-		id := int32(i) + 1
-		if !c.is(id, up) {
-			continue
-		}
-		if c.ask[id] == nil {
-			client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers[i].Addr))
-			if err != nil {
-				return nil, err
-			}
-			c.ask[id] = client
-		}
-		ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
-		req := kmsg.NewPtrMetadataRequest()
-		req.Topics = nil
-		resp, err := c.ask[id].SeedBrokers()[0].Request(ctx, req)
-		cancel()
-		if err == nil {
-			return resp.(*kmsg.MetadataResponse), nil
-		}
-		last = err
-	}
-	return nil, last
-}
-
-// holds says whether a condition holds now. Where nobody answers, it is not known to.
-func (c *cluster) holds(when string, acked int) (bool, error) {
-	m, err := c.metadata()
-	if err != nil {
-		return false, nil
-	}
-	for _, one := range strings.Split(when, " and ") {
-		if is := parseCondition(one); is == nil || !is(m, acked) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
+// allUp says whether every broker serves.
 func (c *cluster) allUp() (bool, error) {
 	for i := range c.Brokers {
 		if !c.is(int32(i)+1, up) {
@@ -156,47 +130,39 @@ func (c *cluster) allUp() (bool, error) {
 	return true, nil
 }
 
-// act lets a fault happen, and says to whom.
-func (c *cluster) act(ctx context.Context, f *experiments.Fault) ([]int32, error) {
-	switch f.Kind {
-	case experiments.FaultHeal:
-		c.heal()
-		return nil, nil
-	case experiments.FaultAway:
-		return nil, c.takeAway(f.For)
-	}
+// whom gives the brokers that a fault is for; none while nobody is known to be in that role.
+func (c *cluster) whom(f *experiments.Fault) []int32 {
 	target, _ := f.Targets()
-	var whom []int32
-	for limit := time.Now().Add(stepMax); ; time.Sleep(lookEvery) {
-		m, err := c.metadata()
-		if err == nil {
-			whom = inRole(m, target, len(c.Brokers))
-		}
-		if len(whom) > 0 || ctx.Err() != nil || time.Now().After(limit) {
-			break
-		}
+	m := newest(c.metadata())
+	if m == nil {
+		return nil
 	}
-	if len(whom) == 0 {
-		return nil, fmt.Errorf("nobody is %s", target)
-	}
-	for _, id := range whom {
-		c.actOn(id, f)
-	}
-	return whom, nil
+	return inRole(m, target, len(c.Brokers))
 }
 
-func (c *cluster) actOn(id int32, f *experiments.Fault) {
+// act lets a fault happen to brokers, and gives those to whom it did.
+func (c *cluster) act(f *experiments.Fault, whom []int32) []int32 {
+	var done []int32
+	for _, id := range whom {
+		if c.actOn(id, f) {
+			done = append(done, id)
+		}
+	}
+	return done
+}
+
+// actOn says whether there was anything to do: as in the simulator, what is not alive cannot be killed, and what is cannot be started.
+func (c *cluster) actOn(id int32, f *experiments.Fault) bool {
 	b := c.Brokers[id-1]
-	if f.Kind == experiments.FaultRestart {
-		c.forget(lasting{down, id})
-		c.start(id)
-		return
-	}
-	if !c.is(id, up) {
-		return // as in the simulator: what is not alive cannot be killed
-	}
 	switch f.Kind {
+	case experiments.FaultRestart:
+		c.forget(lasting{down, id})
+		return c.start(id)
 	case experiments.FaultKill, experiments.FaultBounce, experiments.FaultDiskSwap:
+		if !c.is(id, up) && !c.is(id, paused) || b.Process().HasExited() { // by itself: failed says so
+			return false
+		}
+		c.forget(lasting{paused, id})
 		b.Kill()
 		c.set(id, down, nil)
 		if f.Kind == experiments.FaultDiskSwap {
@@ -209,41 +175,49 @@ func (c *cluster) actOn(id int32, f *experiments.Fault) {
 		} else {
 			c.takeBackAfter(f.For, lasting{down, id}, func() { c.start(id) })
 		}
+		return true
+	}
+	if !c.is(id, up) || b.Process().HasExited() {
+		return false
+	}
+	switch f.Kind {
 	case experiments.FaultStop:
 		c.set(id, busy, nil)
-		go func() { // a clean stop hands leaderships over first; then, as in the simulator, it comes back
+		c.work.Go(func() { // a clean stop hands leaderships over first; then, as in the simulator, it comes back
 			err := b.Stop()
 			c.set(id, down, err)
 			c.start(id)
-		}()
+		})
 	case experiments.FaultPause:
 		pid := b.Process().PID()
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			c.set(id, up, err)
-			return
+			return true
 		}
 		c.set(id, paused, nil)
 		c.takeBackAfter(f.For, lasting{paused, id}, func() { c.resume(id) })
 	}
+	return true
 }
 
 // start starts a broker that is down, beside the story: one that is back soon waits for its old session to end.
-func (c *cluster) start(id int32) {
+func (c *cluster) start(id int32) bool {
 	c.mu.Lock()
 	if c.states[id] != down {
 		c.mu.Unlock()
-		return
+		return false
 	}
 	c.states[id] = busy
 	c.mu.Unlock()
-	go func() {
+	c.work.Go(func() {
 		err := c.Brokers[id-1].Start(c.ctx)
 		s := up
 		if err != nil {
 			s = down
 		}
 		c.set(id, s, err)
-	}()
+	})
+	return true
 }
 
 func (c *cluster) resume(id int32) {
@@ -253,14 +227,14 @@ func (c *cluster) resume(id int32) {
 }
 
 // takeAway kills ZooKeeper, which keeps what it has on its disk.
-func (c *cluster) takeAway(lasts time.Duration) error {
+func (c *cluster) takeAway(lasts time.Duration) bool {
 	if c.away {
-		return nil
+		return false
 	}
 	c.ZooKeeperProcess().Kill()
 	c.away = true
 	c.takeBackAfter(lasts, lasting{down, 0}, func() { c.bringBack() })
-	return nil
+	return true
 }
 
 func (c *cluster) bringBack() {

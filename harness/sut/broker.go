@@ -78,14 +78,14 @@ func (b *Broker) Start(ctx context.Context) error {
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		args = append(args, "--set", key+"="+settings[key])
 	}
-	var err error
-	b.proc, err = Start(ctx, ProcessSpec{
+	proc, err := Start(ctx, ProcessSpec{
 		Path: b.spec.Binary, Args: args, Ready: func(line string) bool { return readyLine.MatchString(line) }, Cgroup: b.spec.Cgroup, Log: b.spec.Log,
 		Descriptors: b.spec.Descriptors,
 	})
 	if err != nil {
-		return err
+		return err // and the process that served last is still known
 	}
+	b.proc = proc
 	m := readyLine.FindStringSubmatch(b.proc.ReadyLine())
 	b.Addr, b.Admin = m[1], m[2]
 	return nil

@@ -133,6 +133,19 @@ func (p *Process) Output() string { return p.output.String() }
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
+// HasExited says whether the process has ended.
+func (p *Process) HasExited() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// End is how a process that has ended did, and what it said last.
+func (p *Process) End() string { return fmt.Sprintf("%s: %s", p.cmd.ProcessState, p.output) }
+
 // Stop asks the process to end, waits, and kills it after grace.
 func (p *Process) Stop(grace time.Duration) error {
 	p.cmd.Process.Signal(syscall.SIGTERM)
