@@ -32,6 +32,9 @@ Needs about 2 GB of space below --dir while it runs.`,
 			if err := checkMeasuring(s.Repeats, s.Measure); err != nil {
 				return err
 			}
+			if err := s.Check(); err != nil {
+				return err
+			}
 			dir, cleanup, err := scratchDir(s.Dir)
 			if err != nil {
 				return err
@@ -53,8 +56,7 @@ Needs about 2 GB of space below --dir while it runs.`,
 				enc.SetIndent("", "  ")
 				return enc.Encode(rows)
 			}
-			limits.WriteTable(os.Stdout, rows, isTerminal(os.Stdout))
-			return nil
+			return limits.WriteTable(os.Stdout, rows, isTerminal(os.Stdout))
 		},
 	}
 	f := cmd.Flags()

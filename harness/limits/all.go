@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -61,6 +62,24 @@ func DefaultSuite() Suite {
 	}
 }
 
+// diskChunkBytes is what sequential disk accesses move at a time.
+const diskChunkBytes = 1 << 20
+
+// Check refuses what could not be measured, before anything is.
+func (s Suite) Check() error {
+	chunk := int64(0)
+	for _, n := range s.ChunkBytes {
+		chunk = max(chunk, int64(n))
+	}
+	if least := 4 * (chunk + requestHeaderBytes); s.LoopBytes < least { // a quarter is read, and must hold a chunk
+		return fmt.Errorf("limits: a loop's file of %d bytes is too small: want at least %d", s.LoopBytes, least)
+	}
+	if s.DiskBytes < diskChunkBytes {
+		return fmt.Errorf("limits: a disk file of %d bytes is too small: want at least %d", s.DiskBytes, diskChunkBytes)
+	}
+	return nil
+}
+
 type probe struct {
 	name, unit, note string
 	run              func(context.Context) (float64, error)
@@ -68,7 +87,13 @@ type probe struct {
 
 // Run measures every limit Repeats times, interleaved, and tells onRow, when not nil, nothing until the end.
 func (s Suite) Run(ctx context.Context) ([]Row, error) {
-	probes := s.probes()
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	return s.run(ctx, s.probes())
+}
+
+func (s Suite) run(ctx context.Context, probes []probe) ([]Row, error) {
 	rows := make([]Row, len(probes))
 	for i, p := range probes {
 		rows[i] = Row{Name: p.name, Unit: p.unit, Note: p.note}
@@ -84,6 +109,8 @@ func (s Suite) Run(ctx context.Context) ([]Row, error) {
 				rows[i].Note = err.Error()
 			case err != nil:
 				return rows, fmt.Errorf("%s: %w", p.name, err)
+			case !(value > 0 && value <= math.MaxFloat64): // no limit of this machine, and JSON has no word for some
+				return rows, fmt.Errorf("limits: %s: nothing was done in %v: measure for longer", p.name, s.Measure)
 			default:
 				rows[i].Values = append(rows[i].Values, value)
 			}
@@ -135,7 +162,7 @@ func (s Suite) loop(what string, l Loop, chunk int) probe {
 }
 
 func (s Suite) disk(random, write, direct bool) probe {
-	d := Disk{Dir: s.Dir, Random: random, Write: write, Direct: direct, FileBytes: s.DiskBytes, ChunkBytes: 1 << 20, Measure: s.Measure, Seed: s.Seed}
+	d := Disk{Dir: s.Dir, Random: random, Write: write, Direct: direct, FileBytes: s.DiskBytes, ChunkBytes: diskChunkBytes, Measure: s.Measure, Seed: s.Seed}
 	access, op, io := "sequential", "read", "buffered"
 	if random {
 		access, d.ChunkBytes = "random", 4096
@@ -170,13 +197,16 @@ func (s Suite) kgoSink(ctx context.Context) (float64, error) {
 	return st.RecordsPerS(), err
 }
 
+// requestHeaderBytes precede the bytes of an opaque request: length, correlation id, number.
+const requestHeaderBytes = 12
+
 // OpaqueRequests are frames of n bytes that a bare loop takes for produce
 // requests: a few of them, so that the sender's cache helps no more than it does for a driver.
 func OpaqueRequests(n int, seed uint64) [][]byte {
 	rng := load.NewRand(seed, 0x0fa)
 	frames := make([][]byte, max(2, min(16, (4<<20)/n)))
 	for i := range frames {
-		f := append(make([]byte, 12), load.Payload(rng, n, 8)...)
+		f := append(make([]byte, requestHeaderBytes), load.Payload(rng, n, 8)...)
 		f[0], f[1], f[2], f[3] = byte((n+8)>>24), byte((n+8)>>16), byte((n+8)>>8), byte(n+8)
 		frames[i] = f
 	}

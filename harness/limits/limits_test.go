@@ -7,12 +7,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tidemark-log/tidemark/harness/load"
 )
@@ -151,5 +154,52 @@ func TestRowsGiveOrderStatistics(t *testing.T) {
 		if got := Rate(v, "bytes/s"); got != want {
 			t.Errorf("Rate(%g) = %q, want %q", v, got, want)
 		}
+	}
+}
+
+// TestAMeasurementOfNothingIsNoLimit: a row of 0 B/s would say that the machine can do nothing.
+func TestAMeasurementOfNothingIsNoLimit(t *testing.T) {
+	for _, value := range []float64{0, -1, math.NaN(), math.Inf(1)} {
+		p := probe{name: "memory", unit: "bytes/s", run: func(context.Context) (float64, error) { return value, nil }}
+		rows, err := Suite{Repeats: 1, Measure: time.Nanosecond}.run(t.Context(), []probe{p})
+		if err == nil || !strings.Contains(err.Error(), "memory: nothing was done in 1ns") || len(rows[0].Values) > 0 {
+			t.Errorf("%g: %v, %v", value, rows, err)
+		}
+	}
+	d := Disk{Dir: t.TempDir(), ChunkBytes: 4096, FileBytes: 1 << 20, Measure: time.Nanosecond}
+	if r, err := d.Run(t.Context()); err != nil || r.BytesPerS() > 0 {
+		t.Errorf("the planted measurement of nothing: %+v, %v", r, err)
+	}
+}
+
+// TestWhatCannotBeMeasuredIsRefusedBeforeAnythingIs: the loops that come first take many seconds.
+func TestWhatCannotBeMeasuredIsRefusedBeforeAnythingIs(t *testing.T) {
+	if err := DefaultSuite().Check(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Suite){
+		"negative loop": func(s *Suite) { s.LoopBytes = -5 },
+		"loop":          func(s *Suite) { s.LoopBytes = 4<<20 - 1 },
+		"no disk":       func(s *Suite) { s.DiskBytes = 0 },
+		"disk":          func(s *Suite) { s.DiskBytes = 1<<20 - 1 },
+	} {
+		s := DefaultSuite()
+		change(&s)
+		s.Progress = func(int, int, string) { t.Errorf("%s: it is measured", name) }
+		if rows, err := s.Run(t.Context()); err == nil || rows != nil || !strings.Contains(err.Error(), "want at least") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestATableThatCannotBeWrittenIsAnError, as it is of JSON.
+func TestATableThatCannotBeWrittenIsAnError(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	if err := WriteTable(full, []Row{{Name: "memory", Values: []float64{1}}}, false); !errors.Is(err, unix.ENOSPC) {
+		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -8,7 +9,8 @@ import (
 )
 
 // WriteTable prints rows as a table; in colour when the reader has a terminal.
-func WriteTable(w io.Writer, rows []Row, colour bool) {
+func WriteTable(out io.Writer, rows []Row, colour bool) error {
+	w := &bytes.Buffer{}
 	paint := func(code, s string) string {
 		if !colour {
 			return s
@@ -29,6 +31,8 @@ func WriteTable(w io.Writer, rows []Row, colour bool) {
 		fmt.Fprintf(w, "%s  %12s  %s  %12s  %s\n", pad(r.Name, width), Rate(r.Min(), r.Unit),
 			paint("32;1", fmt.Sprintf("%12s", Rate(r.Median(), r.Unit))), Rate(r.Max(), r.Unit), paint("2", note))
 	}
+	_, err := w.WriteTo(out)
+	return err
 }
 
 func pad(s string, width int) string {
