@@ -13,16 +13,15 @@ func (b *Broker) handleCreatePartitions(req *kmsg.CreatePartitionsRequest, reply
 	resp := req.ResponseKind().(*kmsg.CreatePartitionsResponse)
 	resp.Topics = make([]kmsg.CreatePartitionsResponseTopic, len(req.Topics))
 	pending := newCountdown(len(req.Topics), func() { reply(Answer{Body: resp}) })
-	seen := map[string]bool{}
+	named := timesNamed(req.Topics, func(t *kmsg.CreatePartitionsRequestTopic) string { return t.Topic })
 	for i := range req.Topics {
 		rt, t := &req.Topics[i], &resp.Topics[i]
 		t.Default()
 		t.Topic = strings.Clone(rt.Topic)
 		code, why := b.checkGrowth(rt)
-		if seen[t.Topic] {
-			code, why = codeInvalidRequest, "the topic is named twice in one request"
+		if named[t.Topic] > 1 {
+			code, why = codeInvalidRequest, whyNamedTwice
 		}
-		seen[t.Topic] = true
 		if code != codeNone {
 			t.ErrorCode, t.ErrorMessage = code, &why
 			pending.done()

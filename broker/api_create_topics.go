@@ -23,11 +23,12 @@ func (b *Broker) handleCreateTopics(req *kmsg.CreateTopicsRequest, reply Reply) 
 	resp.Topics = make([]kmsg.CreateTopicsResponseTopic, len(req.Topics))
 	var specs []topicSpec
 	var of []int // specs[i] is for topic of[i]
+	named := timesNamed(req.Topics, func(t *kmsg.CreateTopicsRequestTopic) string { return t.Topic })
 	for i := range req.Topics {
 		t := &resp.Topics[i]
 		t.Default()
 		t.Topic = strings.Clone(req.Topics[i].Topic)
-		spec, code, why := b.specOf(req, i)
+		spec, code, why := b.specOf(req, i, named)
 		if code != codeNone {
 			t.ErrorCode, t.ErrorMessage = code, &why
 			continue
@@ -48,19 +49,31 @@ func (b *Broker) handleCreateTopics(req *kmsg.CreateTopicsRequest, reply Reply) 
 	})
 }
 
+// whyNamedTwice is said of each of them, as Kafka does: which was meant is not known, and who looks a name up in
+// the answer must not find a success beside a failure.
+const whyNamedTwice = "the topic is named twice in one request"
+
+// timesNamed counts how often each topic is named in a request.
+func timesNamed[T any](topics []T, name func(*T) string) map[string]int {
+	times := make(map[string]int, len(topics))
+	for i := range topics {
+		times[name(&topics[i])]++
+	}
+	return times
+}
+
 // specOf reads topic i of a request, copying what outlives the call.
-func (b *Broker) specOf(req *kmsg.CreateTopicsRequest, i int) (spec topicSpec, code int16, why string) {
+func (b *Broker) specOf(req *kmsg.CreateTopicsRequest, i int, named map[string]int) (spec topicSpec, code int16, why string) {
 	t := &req.Topics[i]
 	spec = topicSpec{
 		name: strings.Clone(t.Topic), partitions: t.NumPartitions, dryRun: req.ValidateOnly,
 		factor: t.ReplicationFactor, timeout: time.Duration(req.TimeoutMillis) * time.Millisecond,
 	}
-	same := func(other kmsg.CreateTopicsRequestTopic) bool { return other.Topic == t.Topic }
 	switch {
 	case len(req.Topics) > topicsPerRequestMax:
 		return spec, codeInvalidRequest, fmt.Sprintf("%d topics in one request: at most %d are served", len(req.Topics), topicsPerRequestMax)
-	case slices.ContainsFunc(req.Topics[:i], same):
-		return spec, codeInvalidRequest, "the topic is named twice in one request"
+	case named[t.Topic] > 1:
+		return spec, codeInvalidRequest, whyNamedTwice
 	case len(t.ReplicaAssignment) > 0:
 		if t.NumPartitions != -1 || t.ReplicationFactor != -1 {
 			return spec, codeInvalidRequest, "with an assignment, partitions and replication factor must be -1"

@@ -16,6 +16,7 @@ func (b *Broker) handleDeleteTopics(req *kmsg.DeleteTopicsRequest, reply Reply) 
 	m := b.meta.Load()
 	var targets []*topic
 	var of []int // targets[i] is for answer of[i]
+	times := map[*topic]int{}
 	add := func(name *string, id topicID) {
 		t := kmsg.NewDeleteTopicsResponseTopic()
 		known, code, why := b.deletable(m, name, id)
@@ -28,6 +29,7 @@ func (b *Broker) handleDeleteTopics(req *kmsg.DeleteTopicsRequest, reply Reply) 
 		} else {
 			t.Topic, t.TopicID = &known.name, known.id
 			targets, of = append(targets, known), append(of, len(resp.Topics))
+			times[known]++
 		}
 		resp.Topics = append(resp.Topics, t)
 	}
@@ -37,6 +39,17 @@ func (b *Broker) handleDeleteTopics(req *kmsg.DeleteTopicsRequest, reply Reply) 
 	for _, t := range req.Topics {
 		add(t.Topic, t.TopicID)
 	}
+	once := 0
+	for i, t := range targets {
+		if times[t] > 1 {
+			twice := &resp.Topics[of[i]]
+			twice.ErrorCode, twice.ErrorMessage = codeInvalidRequest, ptr(whyNamedTwice)
+			continue
+		}
+		targets[once], of[once] = t, of[i]
+		once++
+	}
+	targets, of = targets[:once], of[:once]
 	b.deleteTopics(targets, min(max(time.Duration(req.TimeoutMillis)*time.Millisecond, time.Millisecond), produceTimeoutMax), func(results []topicResult) {
 		for i, r := range results {
 			if t := &resp.Topics[of[i]]; r.code != codeNone {

@@ -20,6 +20,12 @@ const (
 	timestampPendingUpload = -6
 )
 
+// placeSince gives the version that first knew a place. Who asks in an older one means something else, or
+// errs: Kafka tells it the same of a place that nobody knows.
+var placeSince = map[int64]int16{
+	timestampLatest: 1, timestampEarliest: 1, timestampMax: 7, timestampEarliestLocal: 8, timestampLatestTiered: 9, timestampPendingUpload: 11,
+}
+
 func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) *kmsg.ListOffsetsResponse {
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 	m := b.meta.Load()
@@ -33,6 +39,10 @@ func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) *kmsg.ListOffsetsResp
 			answer.Default()
 			answer.Partition = rp.Partition
 			answer.Timestamp, answer.Offset, answer.LeaderEpoch = -1, -1, -1
+			if since, known := placeSince[rp.Timestamp]; rp.Timestamp < 0 && (!known || req.Version < since) {
+				answer.ErrorCode = codeUnsupportedVersion
+				continue
+			}
 			p, code := m.topics[rt.Topic].find(rp.Partition, codeUnknownTopicOrPartition)
 			if answer.ErrorCode = code; p != nil {
 				p.listOffset(rp.Timestamp, rp.CurrentLeaderEpoch, answer)
@@ -71,11 +81,9 @@ func (p *partition) listOffset(timestamp int64, epoch int32, answer *kmsg.ListOf
 	case timestamp == timestampMax:
 		found, err := p.maxTimestamp()
 		p.putTimestamped(answer, found, err)
-	case timestamp >= 0:
+	default:
 		found, err := p.offsetForTimestamp(timestamp)
 		p.putTimestamped(answer, found, err)
-	default:
-		answer.ErrorCode = codeInvalidRequest
 	}
 }
 

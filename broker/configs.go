@@ -32,7 +32,7 @@ func (b *Broker) configResource(kind kmsg.ConfigResourceType, name string) (r co
 		}
 	case kmsg.ConfigResourceTypeBroker:
 		if name != strconv.Itoa(int(b.static.BrokerID)) {
-			return r, codeInvalidRequest, fmt.Sprintf("broker %q: this is broker %d, and there is no other; defaults for all brokers are not kept", name, b.static.BrokerID)
+			return r, codeInvalidRequest, fmt.Sprintf("broker %q: this is broker %d, which tells and changes its own settings alone; defaults for all brokers are not kept", name, b.static.BrokerID)
 		}
 	default:
 		return r, codeInvalidRequest, fmt.Sprintf("resource type %d: topics (2) and brokers (4) have settings here", kind)
