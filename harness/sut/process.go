@@ -39,6 +39,7 @@ type Process struct {
 	readyLine  string
 	readyAfter time.Duration
 	output     *tail
+	stderr     *tail // of output, what came from there
 	exited     chan struct{}
 	stopCtx    func() bool
 }
@@ -57,16 +58,16 @@ func Start(ctx context.Context, s ProcessSpec) (*Process, error) {
 	cmd.Env = append(os.Environ(), s.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // its own group: Ctrl-C is for us to pass on
 	cmd.WaitDelay = time.Second                                                       // a child of its own that lives on must not keep its end from being seen
-	p := &Process{cmd: cmd, output: &tail{}, exited: make(chan struct{})}
+	p := &Process{cmd: cmd, output: &tail{}, stderr: &tail{}, exited: make(chan struct{})}
 	out, w := io.Pipe()
-	cmd.Stdout, cmd.Stderr = w, p.output
+	cmd.Stdout, cmd.Stderr = w, io.MultiWriter(p.output, p.stderr)
 	var log *os.File
 	if s.Log != "" {
 		var err error
 		if log, err = os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 			return nil, fmt.Errorf("sut: %w", err)
 		}
-		cmd.Stderr = io.MultiWriter(p.output, log)
+		cmd.Stderr = io.MultiWriter(p.output, p.stderr, log)
 	}
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
@@ -129,6 +130,27 @@ func (p *Process) ReadyAfter() time.Duration { return p.readyAfter }
 
 // Output is the end of what the process printed.
 func (p *Process) Output() string { return p.output.String() }
+
+// HowEnded says of a process that has ended by what, and the last line of what it wrote
+// to standard error: "exit status 3: no such directory", "signal: killed". Of a panic
+// that is the line which names it, and not the end of the stacks behind it.
+func (p *Process) HowEnded() string {
+	<-p.exited
+	how, last := p.cmd.ProcessState.String(), ""
+	for line := range strings.Lines(p.stderr.text()) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		last = line
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			break
+		}
+	}
+	if last == "" {
+		return how
+	}
+	return how + ": " + last
+}
 
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
@@ -203,11 +225,15 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (t *tail) String() string {
+func (t *tail) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.b) == 0 {
-		return "(it printed nothing)"
-	}
 	return strings.TrimSpace(string(t.b))
+}
+
+func (t *tail) String() string {
+	if text := t.text(); text != "" {
+		return text
+	}
+	return "(it printed nothing)"
 }

@@ -75,6 +75,25 @@ func TestAProcessOfAClusterThatEndsIsToldWithItsState(t *testing.T) {
 	}
 }
 
+// A panic's last line is the end of some stack; what it was stands before that.
+func TestHowAProcessEndedIsItsStateAndItsLastWords(t *testing.T) {
+	for script, want := range map[string]string{
+		"echo out; echo first >&2; echo no such directory >&2; echo bye; exit 3": "exit status 3: no such directory",
+		"exit 0":        "exit status 0",
+		"kill -KILL $$": "signal: killed",
+		`printf "serving\npanic: BUG: 3 > 2\n\ngoroutine 1 [running]:\n\tfile.go:1\n" >&2; exit 2`: "exit status 2: panic: BUG: 3 > 2",
+	} {
+		p, err := Start(t.Context(), shell("trap '"+script+"' TERM; echo ready; while :; do sleep 0.01; done"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = p.Stop(20 * time.Second)
+		if got := p.HowEnded(); got != want {
+			t.Errorf("%s: %q", script, got)
+		}
+	}
+}
+
 func TestStopKillsWhatIgnoresIt(t *testing.T) {
 	p, err := Start(t.Context(), shell("trap '' TERM; echo ready; while :; do sleep 0.01; done"))
 	if err != nil {

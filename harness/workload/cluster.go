@@ -98,13 +98,13 @@ func (b *bed) eachBroker(f func(*kadm.Client) error) error {
 	return nil
 }
 
-// ended says which brokers' processes are not running, and what they said last; nil when all run.
+// ended says which brokers' processes are not running, by what they ended, and what they said last; nil when all run.
 func (b *bed) ended() error {
 	var all []error
 	for i, broker := range b.cluster.Brokers {
 		select {
 		case <-broker.Process().Exited():
-			all = append(all, fmt.Errorf("broker %d has ended: %s", i+1, broker.Process().Output()))
+			all = append(all, fmt.Errorf("broker %d has ended: %s", i+1, broker.Process().HowEnded()))
 		default:
 		}
 	}

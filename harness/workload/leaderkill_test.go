@@ -1,11 +1,28 @@
 package workload
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidemark-log/tidemark/harness/load"
+	"github.com/tidemark-log/tidemark/harness/sut"
 )
+
+func TestABrokerThatEndedIsToldByWhatItEnded(t *testing.T) {
+	broker, err := sut.StartBroker(t.Context(), sut.BrokerSpec{Binary: binary, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{cluster: &sut.Cluster{Brokers: []*sut.Broker{broker}}}
+	if err := b.ended(); err != nil {
+		t.Errorf("it runs: %v", err)
+	}
+	broker.Process().Kill()
+	if err := b.ended(); err == nil || !strings.Contains(err.Error(), "broker 1 has ended: signal: killed") {
+		t.Error(err)
+	}
+}
 
 // What was acknowledged and is gone, what is there twice, and the longest silence after the kill must all be seen.
 func TestTheAccountOfAKillMissesNothing(t *testing.T) {
