@@ -134,20 +134,27 @@ func (b *Broker) removeExpired() {
 
 // checkpoint writes the recovery points, high watermarks and log start offsets of all directories. No lock is held.
 func (b *Broker) checkpoint() {
-	marks := make(map[*logDir][]storage.PartitionOffset, len(b.dirs))
-	b.each(func(p *partition) {
-		if s := p.status(); !s.Offline {
-			marks[p.dir] = append(marks[p.dir], storage.PartitionOffset{Topic: p.topic, Partition: p.index, Offset: s.HighWatermark})
-		}
-	})
 	for _, d := range b.dirs {
 		if d.isOffline() {
 			continue
 		}
-		if err := d.store.Checkpoint(marks[d]); errors.Is(err, vfs.ErrTooManyOpen) {
+		if err := d.store.Checkpoint(func() []storage.PartitionOffset { return b.highWatermarks(d) }); errors.Is(err, vfs.ErrTooManyOpen) {
 			b.report(env.Warn, "no checkpoint of %s this time: %v", d.path, err)
 		} else if err != nil {
 			b.failDir(d, err)
 		}
 	}
+}
+
+// highWatermarks are those of the partitions of d, for its checkpoint. No lock is held.
+func (b *Broker) highWatermarks(d *logDir) (all []storage.PartitionOffset) {
+	b.each(func(p *partition) {
+		if p.dir != d {
+			return
+		}
+		if s := p.status(); !s.Offline {
+			all = append(all, storage.PartitionOffset{Topic: p.topic, Partition: p.index, Offset: s.HighWatermark})
+		}
+	})
+	return all
 }

@@ -168,7 +168,7 @@ func TestCreatingPartitionsAnewWritesTheCheckpointsOnce(t *testing.T) {
 		}
 	}
 	create(1)
-	if err := d.Checkpoint([]PartitionOffset{{"orders", 7, 0}}); err != nil {
+	if err := d.Checkpoint(func() []PartitionOffset { return []PartitionOffset{{"orders", 7, 0}} }); err != nil {
 		t.Fatal(err)
 	}
 	for i := range int32(n) {

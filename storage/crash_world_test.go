@@ -132,7 +132,7 @@ func (w *crashWorld) step(line string) error {
 	case "checkpoint":
 		before := w.watermark
 		w.watermark = max(before, w.l.FlushedOffset())
-		err := w.d.Checkpoint([]PartitionOffset{{"orders", 0, w.l.FlushedOffset()}})
+		err := w.d.Checkpoint(func() []PartitionOffset { return []PartitionOffset{{"orders", 0, w.l.FlushedOffset()}} })
 		if err == nil {
 			w.watermark = w.l.FlushedOffset()
 		}

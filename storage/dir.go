@@ -42,7 +42,7 @@ type Identity struct {
 // restarts, and whether it can still be written. Its methods may be called from
 // several goroutines.
 //
-// Lock order: checkpoint, then mu. Neither is taken while a partition opens.
+// Lock order: checkpointing, the locks of the callers' partitions, checkpoint, mu. Neither of the last two is held while a partition opens.
 type Dir struct {
 	fs       vfs.FS
 	path     string
@@ -56,15 +56,17 @@ type Dir struct {
 
 	stopFailed atomic.Bool // a step of Closing failed: no mark
 
-	names      sharedSync // of the partitions' directories
-	checkpoint sync.Mutex // guards the three maps and their files
-	recovery   map[topicPartition]int64
-	watermarks map[topicPartition]int64
-	starts     map[topicPartition]int64
-	gone       []topicPartition  // deleted, and perhaps still in the files
-	unsettled  bool              // recovery lowered some of the offsets, and the files may not know
-	unwritten  bool              // some of gone are out of the maps and perhaps not out of the files
-	written    map[string]string // each file's content as last written: an idle directory is not synced for nothing
+	names         sharedSync // of the partitions' directories
+	checkpointing sync.Mutex // one Checkpoint at a time
+	checkpoint    sync.Mutex // guards what follows up to written, and the files of the three maps
+	recovery      map[topicPartition]int64
+	watermarks    map[topicPartition]int64
+	starts        map[topicPartition]int64
+	cutSince      map[topicPartition]int64 // where the logs end that were cut since Checkpoint began to ask for high watermarks; nil: it does not
+	gone          []topicPartition         // deleted, and perhaps still in the files
+	unsettled     bool                     // recovery lowered some of the offsets, and the files may not know
+	unwritten     bool                     // some of gone are out of the maps and perhaps not out of the files
+	written       map[string]string        // each file's content as last written: an idle directory is not synced for nothing
 
 	mu      sync.Mutex // guards what follows
 	logs    map[topicPartition]Log

@@ -54,20 +54,29 @@ func (d *Dir) HighWatermark(topic string, partition int32) (offset int64, ok boo
 }
 
 // Checkpoint makes durable, for every open partition, where recovery has to
-// begin and where its log starts, and the given high watermarks (a partition that
-// is not given keeps its last one). It waits for the disk: hold no partition's lock.
-func (d *Dir) Checkpoint(highWatermarks []PartitionOffset) error {
+// begin and where its log starts, and the high watermarks that it is given (a partition
+// that is not given keeps its last one). It asks for them itself, so that it sees what
+// is truncated after that: see watermarksOf. It waits for the disk: hold no partition's lock.
+func (d *Dir) Checkpoint(highWatermarks func() []PartitionOffset) error {
 	if err := d.Offline(); err != nil {
 		return err
 	}
+	d.checkpointing.Lock()
+	defer d.checkpointing.Unlock()
+	marks := d.watermarksOf(highWatermarks)
 	d.checkpoint.Lock()
 	defer d.checkpoint.Unlock()
+	cutSince := d.cutSince
+	d.cutSince = nil
 	d.dropGone()
 	if err := d.writeRecoveryPoints(); err != nil {
 		return err
 	}
-	for _, w := range highWatermarks {
-		d.watermarks[topicPartition{w.Topic, w.Partition}] = w.Offset
+	for _, w := range marks {
+		tp := topicPartition{w.Topic, w.Partition}
+		if end, cut := cutSince[tp]; !cut || w.Offset <= end {
+			d.watermarks[tp] = w.Offset
+		}
 	}
 	if err := d.writeOffsets(highWatermarkFile, d.watermarks); err != nil {
 		return err
@@ -78,6 +87,34 @@ func (d *Dir) Checkpoint(highWatermarks []PartitionOffset) error {
 	d.unwritten, d.unsettled = false, false
 	return nil
 }
+
+// watermarksOf asks for the high watermarks. That takes the lock of each partition,
+// so it cannot be done under the checkpoint lock, which a truncation takes while it
+// holds its partition's. Hence the race: the high watermark of a partition is read, 5;
+// its log is cut to 2, and the watermark with it, durably; records are appended at 2 to
+// 5, which nobody has committed; the checkpoint writes 5. So cuts are noted from before the first is read.
+func (d *Dir) watermarksOf(highWatermarks func() []PartitionOffset) []PartitionOffset {
+	if highWatermarks == nil {
+		return nil
+	}
+	d.checkpoint.Lock()
+	d.cutSince = make(map[topicPartition]int64)
+	d.checkpoint.Unlock()
+	return highWatermarks()
+}
+
+// noteCut is for what lowers a high watermark: it was end at most. Call with the checkpoint lock held.
+func (d *Dir) noteCut(tp topicPartition, end int64) {
+	if d.cutSince == nil {
+		return
+	}
+	if before, cut := d.cutSince[tp]; !cut || end < before {
+		d.cutSince[tp] = end
+	}
+}
+
+// noteGone is noteCut for a partition that was deleted: what was read of it is nothing that one of the same name may have.
+func (d *Dir) noteGone(tp topicPartition) { d.noteCut(tp, -1) }
 
 // writeRecoveryPoints takes what is flushed now. The values are read under the
 // checkpoint lock, so that an older one never overwrites one that a truncation lowered.
@@ -139,6 +176,7 @@ func (d *Dir) lowerRecoveryPoint(dir string, offset int64) error {
 func (d *Dir) forget(tp topicPartition) error {
 	d.checkpoint.Lock()
 	defer d.checkpoint.Unlock()
+	d.noteGone(tp)
 	known := slices.ContainsFunc(d.offsets(), func(c checkpointFile) bool { _, there := c.all[tp]; return there })
 	if !known && !d.unwritten {
 		d.gone = slices.DeleteFunc(d.gone, func(g topicPartition) bool { return g == tp })
@@ -182,6 +220,7 @@ func (d *Dir) lowerWatermark(dir string, end int64) error {
 	tp, _ := parsePartitionDir(path.Base(dir))
 	d.checkpoint.Lock()
 	defer d.checkpoint.Unlock()
+	d.noteCut(tp, end)
 	if w, ok := d.watermarks[tp]; !ok || w <= end {
 		return nil
 	}

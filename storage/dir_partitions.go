@@ -254,6 +254,7 @@ func (d *Dir) Delete(topic string, partition int32, now int64) error {
 	del.path = to
 	d.checkpoint.Lock()
 	d.gone = append(d.gone, tp)
+	d.noteGone(tp)
 	d.checkpoint.Unlock()
 	d.mu.Lock()
 	d.deleted = append(d.deleted, del)

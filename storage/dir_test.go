@@ -54,7 +54,7 @@ func TestADeletedPartitionIsGoneAndItsFilesFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	testFlush(t, l)
-	if err := d.Checkpoint([]PartitionOffset{{"orders", 0, 3}}); err != nil {
+	if err := d.Checkpoint(func() []PartitionOffset { return []PartitionOffset{{"orders", 0, 3}} }); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Delete("orders", 0, 1000); err != nil {

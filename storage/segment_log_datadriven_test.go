@@ -120,7 +120,7 @@ func (c *conversation) command(name string, a lineArgs) (string, error) {
 	case "flush", "begin", "end":
 		return c.flushing(name)
 	case "checkpoint":
-		return "", c.d.Checkpoint([]PartitionOffset{{"orders", 0, c.l.LogEndOffset()}})
+		return "", c.d.Checkpoint(func() []PartitionOffset { return []PartitionOffset{{"orders", 0, c.l.LogEndOffset()}} })
 	case "retain", "remove", "advance", "truncate":
 		return c.remove(name, a)
 	}

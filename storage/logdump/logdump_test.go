@@ -55,7 +55,9 @@ func logs(t testing.TB, change func(*storage.LogConfig)) *vfs.Sim {
 	for f := l.BeginFlush(); f != nil; f = l.BeginFlush() {
 		l.EndFlush(f, f.Sync())
 	}
-	if err := d.Checkpoint([]storage.PartitionOffset{{Topic: "orders", Partition: 0, Offset: 3}}); err != nil {
+	if err := d.Checkpoint(func() []storage.PartitionOffset {
+		return []storage.PartitionOffset{{Topic: "orders", Partition: 0, Offset: 3}}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Close(); err != nil {
