@@ -37,7 +37,12 @@ func (d *Dir) Open(topic string, topicID [16]byte, partition int32, cfg LogConfi
 	case EngineLog:
 		l, rep, err = openSegmentLog(d, d.file(tp.dirName()), cfg, saved, now)
 	case EngineBTree:
-		l, rep, err = openBTree(d, d.file(tp.dirName()), cfg, now)
+		if !saved.created && !saved.clean { // as segmentLog.settle: the process before may have been killed before its sync
+			err = syncPath(d.fs, path.Join(d.file(tp.dirName()), partitionFile))
+		}
+		if err == nil {
+			l, rep, err = openBTree(d, d.file(tp.dirName()), cfg, now)
+		}
 	default:
 		err = fmt.Errorf("lab.storage.engine=%s: log and btree are the engines", cfg.Engine)
 	}

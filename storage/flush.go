@@ -12,6 +12,7 @@ type flushedParts struct {
 	names    int64
 	epochs   int64
 	cuts     int64
+	id       bool // partition.metadata
 }
 
 type flushedSegment struct {
@@ -46,6 +47,9 @@ func (l *segmentLog) BeginFlush() *Flush {
 		f.Steps = append(f.Steps, pathSyncer{l.fs, path.Join(l.path, name)})
 	}
 	l.snapshots.unsynced = nil
+	if l.foreignID { // records that nobody can tell the topic of may be taken for another's
+		f.Steps, f.parts.id = append(f.Steps, l.idSyncer()), true
+	}
 	names := l.names > l.namesDurable
 	switch {
 	case l.epochs.version > l.epochs.durable: // it syncs the directory, too
@@ -123,6 +127,7 @@ func (l *segmentLog) EndFlush(f *Flush, err error) {
 		}
 		return
 	}
+	l.foreignID = l.foreignID && !f.parts.id
 	if f.parts.cuts != l.cuts {
 		return // the log was cut meanwhile: the next flush takes everything again
 	}

@@ -318,6 +318,98 @@ func TestAPartitionThatAKilledProcessMadeIsThereAfterAPowerCut(t *testing.T) {
 	})
 }
 
+// A process writes partition.metadata and is killed before it syncs it. The next one puts
+// durable records there: a power cut must not leave them without the id of their topic, or those of a deleted one are taken for its successor's (D18).
+func TestATopicIDThatAKilledProcessWroteOutlivesAPowerCut(t *testing.T) {
+	cfg, id := testConfig(), [16]byte{1, 2, 3}
+	fillAndFlush := func(t *testing.T, _ *Dir, l *segmentLog) {
+		fill(t, l, 3, batchSpec{valueSize: 100})
+		testFlush(t, l)
+	}
+	for name, c := range map[string]struct {
+		whole bool // it came to make the segment
+		then  []func(*testing.T, *Dir, *segmentLog)
+	}{
+		"before its segment":    {false, []func(*testing.T, *Dir, *segmentLog){fillAndFlush}},
+		"before it was synced":  {true, []func(*testing.T, *Dir, *segmentLog){fillAndFlush}},
+		"closed cleanly, since": {true, []func(*testing.T, *Dir, *segmentLog){func(*testing.T, *Dir, *segmentLog) {}, fillAndFlush}},
+		"settled ahead": {true, []func(*testing.T, *Dir, *segmentLog){func(t *testing.T, d *Dir, l *segmentLog) {
+			f := l.BeginSettling()
+			l.EndFlush(f, f.Sync())
+			fillAndFlush(t, d, l)
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := vfs.NewSim(nil)
+			fs := vfs.WithHook(disk, func(op vfs.Op) error {
+				if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, partitionFile) || !c.whole && op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".log") {
+					return vfs.ErrInjected // where it is killed
+				}
+				return nil
+			})
+			if _, _, err := testDir(t, fs).Open("orders", id, 0, cfg, 1000); err == nil {
+				t.Fatal("the partition was made")
+			}
+			disk.Kill()
+			for i, then := range c.then {
+				d := testDir(t, disk)
+				l, _ := testOpen(t, d, cfg)
+				then(t, d, l)
+				if i < len(c.then)-1 {
+					if err := d.Close(true, -1); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for seed := range uint64(40) {
+				after := disk.Clone()
+				after.Crash(rand.New(rand.NewPCG(seed, 1)))
+				d := testDir(t, after)
+				found, err := d.Partitions()
+				if err != nil || len(found) != 1 || found[0].TopicID != id {
+					t.Fatalf("seed %d: %v, %v", seed, found, err)
+				}
+				if _, _, err := d.Open("orders", [16]byte{9}, 0, cfg, 1000); err == nil {
+					t.Errorf("seed %d: another topic has the records now", seed)
+				}
+			}
+		})
+	}
+}
+
+// A B-tree needs a real disk, which loses no power here: what can be seen is the sync.
+func TestABTreesTopicIDIsSyncedByTheNextProcess(t *testing.T) {
+	for _, clean := range []bool{false, true} {
+		synced := 0
+		fs := vfs.WithHook(vfs.NewReal(t.TempDir(), nil), func(op vfs.Op) error {
+			if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, partitionFile) {
+				synced++
+			}
+			return nil
+		})
+		cfg := testConfig()
+		cfg.Engine = EngineBTree
+		open := func() *Dir {
+			d := testDir(t, fs)
+			if _, _, err := d.Open("orders", [16]byte{1}, 0, cfg, 1000); err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		if err := open().Close(clean, -1); err != nil {
+			t.Fatal(err)
+		}
+		synced = 0
+		d := open()
+		if want := map[bool]int{true: 0, false: 1}[clean]; synced != want {
+			t.Errorf("closed cleanly: %t; synced %d times, want %d", clean, synced, want)
+		}
+		if err := d.Close(true, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestACutDuringACheckpointLowersItsRecoveryPoint: the checkpoint has read up to where the log is flushed, and writes that when the log
 // is cut already. What is appended then lies below it and is not durable.
 func TestACutDuringACheckpointLowersItsRecoveryPoint(t *testing.T) {

@@ -106,6 +106,7 @@ func (l *segmentLog) load(saved savedState, now int64, rep *RecoveryReport) erro
 	if err := l.loadProducers(end, now); err != nil {
 		return err
 	}
+	l.foreignID = !clean && !saved.created
 	if !clean && !fresh && l.namesDurable == 0 {
 		l.names++
 		l.foreignNames = l.names

@@ -44,6 +44,7 @@ type segmentLog struct {
 	names        int64 // changes of the directory's names
 	namesDurable int64 // … of which a directory sync has covered so many
 	foreignNames int64 // … and so many are of the process before, which was killed
+	foreignID    bool  // partition.metadata may be of that process too, and not durable
 	unsettled    bool  // opening lowered what the checkpoints say of this log: see Dir.fit
 	cuts         int64 // truncations: a flush begun before one says nothing about what was appended after
 	batchMax     int   // largest batch that can be here, bytes: how far an offset inside one is looked for
@@ -201,17 +202,20 @@ func (l *segmentLog) writable() error {
 }
 
 // settle makes durable, before the first change builds on it, what opening found and
-// left: names that a killed process made or changed, of which an old one that came back
+// left: the topic id that a killed process wrote and did not come to sync, names that it made or changed, of which an old one that came back
 // would stand beside what takes its place, and what Dir.fit lowered. Not when the log
 // opens, which most partitions of a broker do only to wait.
 func (l *segmentLog) settle() error {
-	if l.foreignNames > l.namesDurable {
-		switch err := l.fs.SyncDir(l.path); {
+	for _, step := range l.foreign() {
+		switch err := step.Sync(); {
 		case errors.Is(err, vfs.ErrTooManyOpen):
 			return err // nothing was done: the next attempt will
 		case err != nil:
 			return l.fail("fsync", l.path, 0, err)
 		}
+	}
+	l.foreignID = false
+	if l.foreignNames > l.namesDurable {
 		l.namesDurable = l.names
 	}
 	if l.unsettled {
@@ -225,13 +229,30 @@ func (l *segmentLog) settle() error {
 
 // BeginSettling is the sync of settle. What Dir.fit lowered one write settles for all partitions.
 func (l *segmentLog) BeginSettling() *Flush {
-	if l.foreignNames <= l.namesDurable || l.writable() != nil {
+	steps := l.foreign()
+	if len(steps) == 0 || l.writable() != nil {
 		return nil
 	}
-	return &Flush{
-		UpTo: l.flushed.Load(), Steps: []vfs.Syncer{vfs.DirSyncer(l.fs, l.path)},
-		parts: flushedParts{names: l.names, cuts: l.cuts},
+	f := &Flush{UpTo: l.flushed.Load(), Steps: steps, parts: flushedParts{id: true, cuts: l.cuts}}
+	if l.foreignNames > l.namesDurable {
+		f.parts.names = l.names
 	}
+	return f
+}
+
+// foreign are the syncs that a killed process may not have come to, in the order of keepCreated.
+func (l *segmentLog) foreign() (steps []vfs.Syncer) {
+	if l.foreignID {
+		steps = append(steps, l.idSyncer())
+	}
+	if l.foreignNames > l.namesDurable {
+		steps = append(steps, vfs.DirSyncer(l.fs, l.path))
+	}
+	return steps
+}
+
+func (l *segmentLog) idSyncer() vfs.Syncer {
+	return pathSyncer{l.fs, path.Join(l.path, partitionFile)}
 }
 
 var errClosed = errors.New("log is closed")
@@ -294,6 +315,11 @@ func (l *segmentLog) closeCleanly() error {
 	for _, name := range l.snapshots.unsynced {
 		if err := syncPath(l.fs, path.Join(l.path, name)); err != nil {
 			return l.fail("fsync", name, 0, err)
+		}
+	}
+	if l.foreignID { // the next opening trusts the mark of a clean shutdown, and settles nothing
+		if err := l.idSyncer().Sync(); err != nil {
+			return l.fail("fsync", partitionFile, 0, err)
 		}
 	}
 	if l.names > l.namesDurable {
