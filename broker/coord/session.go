@@ -8,7 +8,7 @@ import (
 
 // session is a client's lease: while it lives its ephemerals stand.
 type session struct {
-	timeout    int64 // ms, negotiated
+	timeout    int64 // ms, negotiated when it was opened
 	expiresAt  int64 // ms, on a tick boundary; 0 until the first Touch: such a session does not expire
 	ephemerals map[string]struct{}
 }
@@ -50,12 +50,16 @@ func (t *Tree) closeSession(txn Txn) ([]Result, []Fired, error) {
 }
 
 // Touch says that a session was heard from at now (ms, of a clock that never goes back).
-func (t *Tree) Touch(id SessionID, now int64) error {
+func (t *Tree) Touch(id SessionID, now int64) error { return t.TouchFor(id, now, t.SessionTimeout(id)) }
+
+// TouchFor is Touch where the connection that was heard from has negotiated a timeout of
+// its own, in ms. That is no part of the state: after a restart the session has its first one until a connection comes.
+func (t *Tree) TouchFor(id SessionID, now, timeout int64) error {
 	s, ok := t.sessions[id]
 	if !ok {
 		return ErrSessionExpired
 	}
-	s.expiresAt = ((now+s.timeout)/TickMs + 1) * TickMs
+	s.expiresAt = ((now+timeout)/TickMs + 1) * TickMs
 	return nil
 }
 

@@ -34,12 +34,13 @@ type conn struct {
 	server *Server
 
 	// The core's alone.
-	session  coord.SessionID // 0: none yet
-	held     []byte          // output of this batch
-	heldN    int             // requests answered in this batch
-	heldB    int             // their bytes
-	dirty    bool            // is in the core's list
-	finished bool            // nothing more is answered
+	session   coord.SessionID // 0: none yet
+	timeoutMs int64           // granted to this connection
+	held      []byte          // output of this batch
+	heldN     int             // requests answered in this batch
+	heldB     int             // their bytes
+	dirty     bool            // is in the core's list
+	finished  bool            // nothing more is answered
 
 	mu       sync.Mutex
 	changed  sync.Cond

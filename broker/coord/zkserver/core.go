@@ -99,7 +99,7 @@ func (c *core) do(it item) {
 	if it.conn.finished || it.conn.session == 0 || c.sessions[it.conn.session] != it.conn {
 		return // its session ended, or moved to another connection: this one is being closed
 	}
-	c.touch(it.conn.session)
+	c.touch(it.conn)
 	c.answer(it.conn, &it.req)
 }
 

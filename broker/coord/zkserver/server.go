@@ -146,7 +146,9 @@ func (s *Server) load() error {
 		s.log.Warn(torn)
 	}
 	for _, id := range c.tree.Sessions() {
-		c.touch(id)
+		if err := c.tree.Touch(id, c.sessionTime()); err != nil {
+			panic("BUG: zkserver: a session that was read is not open")
+		}
 	}
 	return nil
 }

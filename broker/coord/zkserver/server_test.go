@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-log/tidemark/broker/coord"
+	"github.com/tidemark-log/tidemark/internal/zookeepertest"
 )
 
 func TestTimeoutsAreNegotiatedToBetweenTwoAndTwentyTicks(t *testing.T) {
@@ -14,6 +15,51 @@ func TestTimeoutsAreNegotiatedToBetweenTwoAndTwentyTicks(t *testing.T) {
 	for asked, want := range map[int32]int32{1: 4000, 4000: 4000, 6500: 6500, 1 << 30: 40000, -5: 4000} {
 		if got := dial(t, s.Addr()).open(asked, 0, nil).timeout; got != want {
 			t.Errorf("asked for %d ms: got %d, want %d", asked, got, want)
+		}
+	}
+}
+
+// Held against ZooKeeper itself: what counts is what the connection asked for that comes back, more or less than before.
+func TestAConnectionThatComesBackNegotiatesItsTimeoutAnew(t *testing.T) {
+	for name, addr := range map[string]func(*testing.T) string{
+		"ours":      func(t *testing.T) string { return listen(t, Config{}).Addr() },
+		"zookeeper": func(t *testing.T) string { return zookeepertest.Start(t).Addr },
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr := addr(t)
+			library(t, addr) // tries until the server serves
+			a := dial(t, addr).open(6500, 0, nil)
+			for _, c := range []struct{ asked, want int32 }{{30000, 30000}, {5000, 5000}, {1, 4000}, {1 << 30, 40000}, {-5, 4000}} {
+				a.nc.Close()
+				again := dial(t, addr).open(c.asked, a.session, a.password)
+				if again.session != a.session || again.timeout != c.want {
+					t.Errorf("asked for %d ms: session %x with %d, want %x with %d", c.asked, again.session, again.timeout, a.session, c.want)
+				}
+				a = again
+			}
+		})
+	}
+}
+
+func TestASessionExpiresByTheTimeoutOfItsLastConnection(t *testing.T) {
+	s := listen(t, Config{})
+	for _, c := range []struct {
+		first, then int32
+		ticks       int // after which it is over
+	}{{4000, 4000, 3}, {4000, 12000, 7}, {12000, 4000, 3}} {
+		a := dial(t, s.Addr()).open(c.first, 0, nil)
+		back := dial(t, s.Addr()).open(c.then, a.session, a.password)
+		if code, _ := back.do(opPing, nil); code != 0 {
+			t.Fatal(code)
+		}
+		back.nc.Close()
+		for tick := range c.ticks + 1 {
+			var open bool
+			s.call(func() { open = s.core.tree.HasSession(a.session) })
+			if want := tick < c.ticks; open != want {
+				t.Errorf("%d ms, then %d: after %d ticks open: %t", c.first, c.then, tick, open)
+			}
+			s.ticks(1)
 		}
 	}
 }

@@ -25,8 +25,8 @@ func (c *core) sessionTime() int64 {
 	return c.ticks*coord.TickMs + min((c.now()-c.tickedAt).Milliseconds(), coord.TickMs)
 }
 
-func (c *core) touch(id coord.SessionID) {
-	if err := c.tree.Touch(id, c.sessionTime()); err != nil {
+func (c *core) touch(conn *conn) {
+	if err := c.tree.TouchFor(conn.session, c.sessionTime(), conn.timeoutMs); err != nil {
 		panic("BUG: zkserver: a connection holds a session that is not open")
 	}
 }
@@ -84,7 +84,7 @@ func (c *core) connect(conn *conn, q connectRequest) {
 		c.finish(old)
 	}
 	c.tree.ForgetWatches(q.session) // they belonged to the old connection; the peer sets them again
-	c.hold(conn, q.session, q.hasReadOnly)
+	c.hold(conn, q.session, q)
 }
 
 func (c *core) open(conn *conn, q connectRequest) {
@@ -102,15 +102,16 @@ func (c *core) open(conn *conn, q connectRequest) {
 	if _, err := c.apply(coord.Txn{Kind: coord.TxnOpenSession, Session: id, Timeout: int64(q.timeoutMs)}); err != nil {
 		panic("BUG: zkserver: a fresh session could not be opened: " + err.Error())
 	}
-	c.hold(conn, id, q.hasReadOnly)
+	c.hold(conn, id, q)
 }
 
-// hold binds a session to a connection and says so.
-func (c *core) hold(conn *conn, id coord.SessionID, readOnly bool) {
+// hold binds a session to a connection and says so. As in ZooKeeper, the timeout is
+// negotiated with each connection, also with one that comes back to a session.
+func (c *core) hold(conn *conn, id coord.SessionID, q connectRequest) {
 	c.sessions[id] = conn
-	conn.session = id
-	c.touch(id)
-	c.raw(conn, appendConnectReply(nil, id, c.tree.SessionTimeout(id), c.password(id), readOnly))
+	conn.session, conn.timeoutMs = id, coord.NegotiateTimeout(int64(q.timeoutMs))
+	c.touch(conn)
+	c.raw(conn, appendConnectReply(nil, id, conn.timeoutMs, c.password(id), q.hasReadOnly))
 }
 
 // disconnected forgets a connection. Its session lives on until it is silent too long.
