@@ -76,6 +76,17 @@ func endEntry(dst []byte, at int, kind entryKind, prev uint32, zxid, durable int
 // readEntry decodes the entry at the start of b; n is its length in bytes. why
 // says what is wrong with it, "" when nothing is.
 func readEntry(b []byte) (e entry, n int, why string) {
+	if e, n, why = readHeader(b); why != "" {
+		return e, n, why
+	}
+	if sum := crc32.Checksum(b[12:n], castagnoli); sum != e.crc {
+		return e, n, fmt.Sprintf("CRC is %08x, the entry says %08x", sum, e.crc)
+	}
+	return e, n, ""
+}
+
+// readHeader is readEntry that does not compute the CRC.
+func readHeader(b []byte) (e entry, n int, why string) {
 	if len(b) < entryHeaderSize {
 		return e, 0, "the entry is cut off"
 	}
@@ -94,9 +105,6 @@ func readEntry(b []byte) (e entry, n int, why string) {
 		zxid:    int64(binary.BigEndian.Uint64(b[16:])),
 		durable: int64(binary.BigEndian.Uint64(b[24:])),
 		body:    b[entryHeaderSize:n],
-	}
-	if sum := crc32.Checksum(b[12:n], castagnoli); sum != e.crc {
-		return e, n, fmt.Sprintf("CRC is %08x, the entry says %08x", sum, e.crc)
 	}
 	return e, n, ""
 }
@@ -165,7 +173,7 @@ func loadJournal(file string, b []byte) (loaded, error) {
 		}
 		if why != "" {
 			// The snapshot was on disk before the journal got its name.
-			if pos == 0 || vouchedFor(b, pos) {
+			if pos == 0 || newRanges(b).vouchedFor(pos) {
 				return l, &CorruptionError{file, pos, why}
 			}
 			l.cutAt, l.why = pos, why
@@ -212,14 +220,4 @@ func (l *loaded) apply(e entry, first bool) error {
 		return fmt.Errorf("the tree is at zxid %d after it, the entry says %d", l.tree.zxid, e.zxid)
 	}
 	return nil
-}
-
-// vouchedFor is true when a good entry after pos says that pos was on disk.
-func vouchedFor(b []byte, pos int64) bool {
-	for at := pos + 1; at+entryHeaderSize <= int64(len(b)); at++ {
-		if e, _, why := readEntry(b[at:]); why == "" && e.durable > pos {
-			return true
-		}
-	}
-	return false
 }
