@@ -411,6 +411,63 @@ func TestAMistakeInSetIsNotBlamedOnTheFileAlone(t *testing.T) {
 	}
 }
 
+// Cells that are about a size give no verdict where they did not reach it.
+func TestNoVerdictCountsAGrowthThatFellShort(t *testing.T) {
+	specs, err := Specs(nil, experiments.SizeDefault, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grows := 0
+	for _, spec := range specs {
+		plan, err := makePlan(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cells := plan.cells
+		if len(spec.Verdicts) == 0 || !slices.ContainsFunc(plan.params, func(p workload.Params) bool { return p.Kind == workload.Growth }) {
+			continue
+		}
+		grows++
+		samples := func(short string) (all []result.Sample) {
+			for repeat := range max(spec.Run.Repeats, stat.VerdictRepeats) {
+				for _, c := range cells {
+					s := result.Sample{Cell: c.Name(), Repeat: repeat, Metrics: map[string]float64{}, Checks: map[string]string{"size-reached": ""}}
+					for _, v := range spec.Verdicts {
+						s.Metrics[v.Parsed().Metric] = 1 + float64(repeat)/100
+					}
+					if c.Name() == short {
+						s.Checks["size-reached"] = "it grew to 10 MB of 192 MB in the time allowed"
+					}
+					all = append(all, s)
+				}
+			}
+			return all
+		}
+		judge := func(short string) []result.VerdictSummary {
+			sum, err := result.Summarize(spec, experiments.SizeDefault, samples(short))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return sum.Verdicts
+		}
+		seen := make([]bool, len(spec.Verdicts))
+		whole := judge("")
+		for _, c := range cells {
+			for i, v := range judge(c.Name()) {
+				seen[i] = seen[i] || v.Verdict == stat.NoVerdict && whole[i].Verdict != stat.NoVerdict
+			}
+		}
+		for i, v := range spec.Verdicts {
+			if !seen[i] {
+				t.Errorf("%s: %s: is given whatever size was reached", spec.Name, v.Says)
+			}
+		}
+	}
+	if grows == 0 {
+		t.Error("no experiment grows")
+	}
+}
+
 func TestEveryEmbeddedExperimentCanBePlannedInEverySize(t *testing.T) {
 	for _, size := range []experiments.Size{experiments.SizeQuick, experiments.SizeDefault, experiments.SizeFull} {
 		if _, err := Specs(nil, size, nil); err != nil {

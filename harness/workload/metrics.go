@@ -47,7 +47,7 @@ func CheckNames(kind Kind) []string {
 	case Consume:
 		return []string{"offsets-contiguous", "counts-match"}
 	case Growth:
-		return []string{"offsets-contiguous"}
+		return []string{"offsets-contiguous", "size-reached"}
 	case Loss:
 		return []string{"offsets-contiguous", "no-acked-record-lost"}
 	case Recovery, LeaderKill:

@@ -39,6 +39,7 @@ const (
 	Device Kind = "device"
 	// Growth appends DataBytes and measures its end, a tenth or 16 MiB (half at most): "append-bytes/s", "append-records/s", "append-p99-sec",
 	// then reads at random offsets: "read-p50-sec", "read-p99-sec", "reads/s", and "disk-bytes/byte".
+	// Checks: "offsets-contiguous", "size-reached" (nine tenths of DataBytes, in the time that filling may take).
 	Growth Kind = "growth"
 	// Loss produces numbered records with Acks, kills the broker with -9 at a random moment, starts it again
 	// and reads back: "records/s", "acked-records", "lost-acked-records", "lost-sent-records", "recovery-sec".
