@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"path"
 	"slices"
 
 	"go.etcd.io/bbolt"
@@ -79,14 +80,19 @@ func (l *btreeLog) Truncate(offset int64) error {
 		l.epochs.truncateEnd(end)
 		return nil
 	}
-	var end int64
-	err := l.db.Update(func(tx *bbolt.Tx) error {
-		end = max(offset, 0)
+	end := max(offset, 0)
+	err := l.db.View(func(tx *bbolt.Tx) error {
 		if k, v := tx.Bucket(bucketBatches).Cursor().Seek(offsetKey(end)); k != nil {
 			end = min(end, record.ReadHeader(v).BaseOffset)
 		}
-		return l.cutTo(tx, end)
+		return nil
 	})
+	if err == nil {
+		err = l.dir.lowerWatermark(path.Dir(l.name), end)
+	}
+	if err == nil {
+		err = l.db.Update(func(tx *bbolt.Tx) error { return l.cutTo(tx, end) })
+	}
 	if err == nil {
 		_, err = l.remove(newest, func(k batchKey, _ record.Header) bool { return k.lastOffset >= end })
 	}
