@@ -89,10 +89,11 @@ func (p *partition) stopReplicating(fx *effects) {
 	if q == nil {
 		return
 	}
+	hw := p.committed()
 	if q.leader.Leading() {
 		q.leader.Resign()
 	}
-	q.follower.Stop(p.epoch)
+	q.follower.Stop(p.epoch, hw)
 	q.leaderID = noBroker
 	p.failCommitWaiters(fx, errNotLeader)
 	p.waiting.wakeAll(fx)

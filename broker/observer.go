@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"errors"
+
 	"github.com/tidemark-log/tidemark/storage"
 	"github.com/tidemark-log/tidemark/storage/record"
 )
@@ -55,6 +57,7 @@ type observedLog struct {
 	o         Observer
 	topic     string
 	partition int32
+	lost      bool // a change failed half way
 }
 
 // observed puts the Env's Observer, if it is one, between p and its newly opened log.
@@ -62,7 +65,7 @@ func (p *partition) observed(log storage.Log, highWatermark int64) storage.Log {
 	if p.b.observer == nil {
 		return log
 	}
-	l := &observedLog{log, p.b.observer, p.topic, p.index}
+	l := &observedLog{Log: log, o: p.b.observer, topic: p.topic, partition: p.index}
 	at := l.bounds()
 	at.HighWatermark = highWatermark
 	l.o.LogOpened(p.topic, p.index, at)
@@ -73,7 +76,13 @@ func (l *observedLog) bounds() LogBounds {
 	return LogBounds{l.LogStartOffset(), l.LogEndOffset(), l.FlushedOffset(), -1}
 }
 
-func (l *observedLog) changed() { l.o.LogChanged(l.topic, l.partition, l.bounds()) }
+// changed tells what became of a change. How far one reached whose write failed nobody knows: the directory goes offline with it,
+// and what is on the disk comes to light when the log opens again, as after a crash.
+func (l *observedLog) changed(err error) {
+	if l.lost = l.lost || errors.As(err, new(*storage.WriteError)); !l.lost {
+		l.o.LogChanged(l.topic, l.partition, l.bounds())
+	}
+}
 
 func (l *observedLog) Append(batches []byte, a storage.AppendArgs) (storage.Appended, error) {
 	before := l.LogEndOffset()
@@ -86,33 +95,33 @@ func (l *observedLog) Append(batches []byte, a storage.AppendArgs) (storage.Appe
 
 func (l *observedLog) EndFlush(f *storage.Flush, err error) {
 	l.Log.EndFlush(f, err)
-	l.changed()
+	l.changed(nil)
 }
 
 func (l *observedLog) Truncate(offset int64) error {
 	l.o.LogTruncates(l.topic, l.partition, offset)
 	err := l.Log.Truncate(offset)
-	l.changed()
+	l.changed(err)
 	return err
 }
 
 func (l *observedLog) TruncateFullyAndStartAt(offset int64) error {
 	l.o.LogTruncates(l.topic, l.partition, 0)
 	err := l.Log.TruncateFullyAndStartAt(offset)
-	l.changed()
+	l.changed(err)
 	return err
 }
 
 func (l *observedLog) AdvanceLogStart(offset, limit int64) error {
 	err := l.Log.AdvanceLogStart(offset, limit)
-	l.changed()
+	l.changed(err)
 	return err
 }
 
 func (l *observedLog) Retain(now, limit int64) ([]storage.DeletedSegment, error) {
 	deleted, err := l.Log.Retain(now, limit)
 	if len(deleted) > 0 {
-		l.changed()
+		l.changed(err)
 	}
 	return deleted, err
 }

@@ -160,7 +160,7 @@ func (p *partition) becomeLeader(fx *effects, r *role) int16 {
 		p.b.report(env.Error, "%s-%d: %v", p.topic, p.index, err)
 		return codeUnknownServerError
 	}
-	q.follower.Stop(r.leaderEpoch)
+	q.follower.Stop(r.leaderEpoch, hw)
 	p.took(r)
 	p.b.observeLeader(p, r)
 	p.led(fx, e)
@@ -212,6 +212,7 @@ func (p *partition) took(r *role) {
 func (p *partition) led(fx *effects, e replica.Effects) {
 	q := p.repl
 	if e.Deposed {
+		q.follower.Stop(p.epoch, q.leader.HighWatermark()) // not what it was when this broker followed last
 		p.failCommitWaiters(fx, errNotLeader)
 		p.waiting.wakeAll(fx)
 	}

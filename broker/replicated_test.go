@@ -660,3 +660,44 @@ func TestASyncBeforeEachAckIsInForceWhereItIsAskedFor(t *testing.T) {
 	produce("b")
 	wantFlushed(2)
 }
+
+// TestADeposedLeaderKnowsWhatWasCommitted: between the leader epoch that it read of, and the command that says what it is in it, its
+// high watermark is the one that it led with, and not that of when it followed last: by that an emptied log would be cut.
+func TestADeposedLeaderKnowsWhatWasCommitted(t *testing.T) {
+	c := newCluster(t, 3, "min.insync.replicas=1", "replica.lag.time.max.ms=1000")
+	c.create("t", 1, 3)
+	old := c.wantISR("t", 0, 3).Leader
+	for _, value := range []string{"one", "two"} {
+		if code := c.produce("t", 0, -1, value); code != 0 {
+			t.Fatalf("produce: code %d", code)
+		}
+	}
+	for id, n := range c.nodes {
+		n.cut, n.ready = id != old, id == old // nobody tells it anything
+	}
+	if code := c.produce("t", 0, 1, "others lag now"); code != 0 {
+		t.Fatalf("produce: code %d", code)
+	}
+	next := stateOf(t, c, "t", 0)
+	next.Leader, next.LeaderEpoch = old%3+1, next.LeaderEpoch+1
+	other := c.model.Open(scheduler{c.loop, nil}, "other", 6*time.Second, func(coord.SessionState) {})
+	c.advance(100 * time.Millisecond)
+	other.Set(coord.PartitionStatePath("t", 0), next.Encode(), coord.AnyVersion, func(_ coord.Stat, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	for i := 0; ; i++ {
+		c.advance(10 * time.Millisecond)
+		s := c.nodes[old].broker.Status().Partitions
+		if len(s) != 1 || s[0].HighWatermark != 2 {
+			t.Fatalf("what the old leader knows to be committed: %+v\n%s", s, c.reports())
+		}
+		if !s[0].Leading {
+			return
+		}
+		if i == 6000 {
+			t.Fatalf("the old leader is not deposed: %+v\n%s", s, c.reports())
+		}
+	}
+}

@@ -17,7 +17,7 @@ func (c *conversation) followerLine(cmd string, w words) bool {
 	f := c.follower
 	switch cmd {
 	case "stop":
-		f.Stop(w.epoch("epoch"))
+		f.Stop(w.epoch("epoch"), w.int("hw", f.HighWatermark()))
 	case "next":
 		a := f.Next(c.now)
 		switch a.Kind {

@@ -131,9 +131,10 @@ func (f *Follower) Become(in BecomeFollower) (Do, error) {
 	return Do{}, nil
 }
 
-// Stop ends following: this broker leads now, or gave the partition up. The next Become truncates.
-func (f *Follower) Stop(epoch LeaderEpoch) {
-	f.phase, f.leader, f.epoch = Stopped, -1, max(f.epoch, epoch)
+// Stop ends following: this broker leads now, has been deposed, or gave the partition up. hw is what it knows to be
+// committed. The next Become truncates.
+func (f *Follower) Stop(epoch LeaderEpoch, hw Offset) {
+	f.phase, f.leader, f.epoch, f.hw = Stopped, -1, max(f.epoch, epoch), hw
 }
 
 // lastEpoch is the epoch of the last record. An epoch that began at the log end and

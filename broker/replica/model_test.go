@@ -170,7 +170,7 @@ func (m *model) command(b *modelBroker, s State) {
 	known := max(b.leader.LeaderEpoch(), b.follower.LeaderEpoch())
 	switch {
 	case s.LeaderEpoch > known && s.Leader == b.id:
-		b.follower.Stop(s.LeaderEpoch)
+		b.follower.Stop(s.LeaderEpoch, b.hw)
 		b.log.assign(s.LeaderEpoch, b.log.LogEndOffset())
 		fx, err := b.leader.Become(BecomeLeader{State: s, Replicas: []BrokerID{1, 2, 3}, LEO: b.log.LogEndOffset(), HW: b.hw, Now: m.now})
 		if err != nil {

@@ -497,6 +497,33 @@ func TestADeliberateUncleanElectionBeginsAnew(t *testing.T) {
 	}
 }
 
+// TestWhatAnUncleanElectionBringsBackIsCommittedAgain: the former leader leads again with its log and its high watermark whole, and
+// answers a producer that asks again; the next unclean election may take that too.
+func TestWhatAnUncleanElectionBringsBackIsCommittedAgain(t *testing.T) {
+	rules := Rules{MinISR: 1, RetentionMs: -1, RetentionBytes: -1, Unclean: true}
+	c := fresh(rules)
+	c.state(1, 0, []int32{1}, nil)
+	x := c.batch(0, 0)
+	c.write(x, 1)
+	c.commit(1, 1, 1)
+	elect := func(id, epoch int32) {
+		c.state(-1, epoch-1, nil, nil)
+		c.state(id, epoch, []int32{id}, nil)
+		c.BecameLeader(id, t0, epoch)
+	}
+	elect(3, 2)
+	if c.TrueHighWatermark(t0) != 0 {
+		t.Fatalf("committed up to %d", c.TrueHighWatermark(t0))
+	}
+	elect(1, 4)
+	c.ack(1, x)
+	if c.TrueHighWatermark(t0) != 1 {
+		t.Errorf("committed up to %d", c.TrueHighWatermark(t0))
+	}
+	elect(3, 6)
+	c.want(t, "")
+}
+
 // TestLivenessNamesWhatIsPending: each invariant of liveness, kept and not.
 func TestLivenessNamesWhatIsPending(t *testing.T) {
 	still := func(c *cluster) Picture {

@@ -225,6 +225,9 @@ func (s *State) BecameLeader(id int32, tp TP, epoch int32) {
 	if p.unclean > 0 && epoch == p.unclean {
 		p.reset(r)
 	}
+	if p.unclean > 0 && r.hw > p.end() && !p.doomed(r) { // an earlier unclean election gave up what is its again now, below its high watermark
+		p.commit(r, r.hw)
+	}
 	p.s4LeaderCompleteness()
 }
 
