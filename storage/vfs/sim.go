@@ -17,7 +17,8 @@ import (
 //
 // It keeps two states of everything: what the process sees, and what the disk is
 // sure to hold. Bytes reach the second by Sync of their file, names by SyncDir of
-// their directory. Crash leaves what is sure and a random part of the rest; Kill
+// their directory. Crash leaves what is sure and a random part of the rest, as it is
+// now or was between two writes, for the kernel writes back when it likes; Kill
 // leaves all of it, as the page cache outlives a process. The same calls and the
 // same random source give the same disk, always.
 //
@@ -36,6 +37,7 @@ type Sim struct {
 	volatileNames []nameOp // oldest first
 	lastOp        int64    // number of the newest nameOp
 	volatileFiles []*inode // in the order in which they became so
+	unlinked      []*inode // no name leads there; after a crash one may
 }
 
 // inode is a file or directory, whatever its name.
@@ -356,15 +358,22 @@ func (s *Sim) settleNames(dir *inode, upTo int64) {
 		}
 	}
 	s.volatileNames = slices.DeleteFunc(s.volatileNames, func(op nameOp) bool { return len(op.changes) == 0 })
-	for _, ino := range lost {
+	s.unlinked = slices.DeleteFunc(append(s.unlinked, lost...), func(ino *inode) bool {
 		ino.gone = !s.mentioned(ino)
-	}
+		if ino.gone && len(ino.layers) > 0 { // nobody can look at what a crash would leave
+			ino.layers, ino.sealed = nil, false
+			s.volatileFiles = slices.DeleteFunc(s.volatileFiles, func(f *inode) bool { return f == ino })
+		}
+		return ino.gone
+	})
 }
 
-// mentioned is true when a crash could still give ino a name.
+// mentioned is true when a crash could still give ino a name: by a change that it keeps, or by one that it takes back.
 func (s *Sim) mentioned(ino *inode) bool {
 	return slices.ContainsFunc(s.volatileNames, func(op nameOp) bool {
-		return op.loses == ino || slices.ContainsFunc(op.changes, func(c nameChange) bool { return c.ino == ino })
+		return op.loses == ino || slices.ContainsFunc(op.changes, func(c nameChange) bool {
+			return c.ino == ino || c.dir.stable[c.name] == ino
+		})
 	})
 }
 

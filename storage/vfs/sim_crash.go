@@ -39,7 +39,7 @@ func (s *Sim) Boots() int {
 }
 
 // Crash cuts the power. What was synced stays. Of each sector written since, one
-// of its versions since then stays, so a batch can be torn and a later write can
+// of its versions since then stays, those between two writes too, so a batch can be torn and a later write can
 // survive an earlier one. Of the changes of names either the oldest few stay, as
 // with a journal, or any of them; a change within one directory stays whole or
 // not at all. What is left is durable. The cost is in proportion to what was
@@ -57,7 +57,7 @@ func (s *Sim) Crash(rng *rand.Rand) Lost {
 		}
 	}
 	clear(s.volatileFiles)
-	s.volatileFiles = s.volatileFiles[:0]
+	s.volatileFiles, s.unlinked = s.volatileFiles[:0], nil
 	return lost
 }
 
@@ -90,23 +90,26 @@ func (s *Sim) crashNames(rng *rand.Rand, lost *Lost) {
 
 // crash picks one version of each volatile sector, and of the size.
 func (d *simData) crash(rng *rand.Rand, lost *Lost) {
-	versions := map[int64][]*[SectorBytes]byte{} // oldest first, without the present one
+	were := map[int64][]*[SectorBytes]byte{} // oldest first, without the present one
 	for _, l := range d.layers {
 		for _, n := range slices.Sorted(maps.Keys(l.sectors)) {
-			versions[n] = append(versions[n], l.sectors[n])
+			were[n] = append(append(were[n], l.sectors[n].first), l.sectors[n].later...)
 		}
 	}
-	sizes := []int64{d.size}
+	sizes, low := []int64{d.size}, d.size
 	for _, l := range d.layers {
-		sizes = append(sizes, l.size)
+		if sizes = append(sizes, l.size); l.low < l.size {
+			sizes = append(sizes, l.low)
+		}
+		low = min(low, l.low)
 	}
 	// A file that grew may also have got part of the way.
-	if grown := d.size - d.layers[0].size; grown > 0 {
-		sizes = append(sizes, d.layers[0].size+rng.Int64N(grown))
+	if grown := d.size - low; grown > 0 {
+		sizes = append(sizes, low+rng.Int64N(grown))
 	}
 	size := sizes[rng.IntN(len(sizes))]
-	for _, n := range slices.Sorted(maps.Keys(versions)) {
-		v := versions[n]
+	for _, n := range slices.Sorted(maps.Keys(were)) {
+		v := were[n]
 		if i := rng.IntN(len(v) + 1); i < len(v) {
 			d.setSector(n, v[i])
 			lost.SectorsLost++
@@ -137,7 +140,7 @@ func (s *Sim) Clone() *Sim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	done := map[*inode]*inode{nil: nil}
-	c := &Sim{now: s.now, root: s.root.clone(done), incarnation: s.incarnation, locks: map[string]bool{}, lastOp: s.lastOp}
+	c := &Sim{now: s.now, root: s.root.clone(done), incarnation: s.incarnation, boots: s.boots, locks: map[string]bool{}, lastOp: s.lastOp}
 	for _, op := range s.volatileNames {
 		changes := slices.Clone(op.changes)
 		for i := range changes {
@@ -147,6 +150,9 @@ func (s *Sim) Clone() *Sim {
 	}
 	for _, ino := range s.volatileFiles {
 		c.volatileFiles = append(c.volatileFiles, ino.clone(done))
+	}
+	for _, ino := range s.unlinked {
+		c.unlinked = append(c.unlinked, ino.clone(done))
 	}
 	return c
 }
@@ -166,7 +172,12 @@ func (ino *inode) clone(done map[*inode]*inode) *inode {
 	}
 	c.layers = slices.Clone(ino.layers)
 	for i := range c.layers {
-		c.layers[i].sectors = maps.Clone(c.layers[i].sectors) // sectors themselves never change
+		sectors := maps.Clone(c.layers[i].sectors)
+		for _, n := range slices.Sorted(maps.Keys(sectors)) {
+			v := sectors[n]
+			sectors[n] = versions{v.first, slices.Clone(v.later)} // sectors themselves never change
+		}
+		c.layers[i].sectors = sectors
 	}
 	return c
 }

@@ -28,30 +28,64 @@ type simData struct {
 	sealed    bool  // the next write begins a layer
 }
 
-// layer is what was written between two BeginSyncs.
+// layer is what was written between two BeginSyncs. The kernel may write a page back between any two writes to
+// it, so what was there in between may be what a crash leaves.
 type layer struct {
 	n       int64
-	size    int64                        // of the file when the layer began
-	sectors map[int64]*[SectorBytes]byte // what a written sector held when the layer began; nil is zeros
+	size    int64              // of the file when the layer began
+	low     int64              // the smallest since
+	sectors map[int64]versions // of written sectors
+}
+
+// versions is what a sector held before each write to it; nil is zeros.
+type versions struct {
+	first *[SectorBytes]byte
+	later []*[SectorBytes]byte // the latest laterMax, oldest first
+}
+
+const laterMax = 3
+
+func (v versions) note(now *[SectorBytes]byte) versions {
+	last := v.first
+	if n := len(v.later); n > 0 {
+		last = v.later[n-1]
+	}
+	if sameSector(last, now) {
+		return v
+	}
+	if len(v.later) == laterMax {
+		v.later = slices.Delete(v.later, 0, 1)
+	}
+	v.later = append(v.later, now)
+	return v
 }
 
 // touch notes the sectors that [off, end) covers as about to change.
 func (s *Sim) touch(ino *inode, off, end int64) {
+	ino.modTime = s.now()
+	if ino.gone {
+		return
+	}
 	if len(ino.layers) == 0 {
 		s.volatileFiles = append(s.volatileFiles, ino)
 	}
 	if len(ino.layers) == 0 || ino.sealed {
 		ino.lastLayer++
-		ino.layers = append(ino.layers, layer{ino.lastLayer, ino.size, map[int64]*[SectorBytes]byte{}})
+		ino.layers = append(ino.layers, layer{ino.lastLayer, ino.size, ino.size, map[int64]versions{}})
 		ino.sealed = false
 	}
-	old := ino.layers[len(ino.layers)-1].sectors
+	sectors := ino.layers[len(ino.layers)-1].sectors
 	for n := off / SectorBytes; n*SectorBytes < end; n++ {
-		if _, ok := old[n]; !ok {
-			old[n] = ino.sector(n)
+		if v, written := sectors[n]; written {
+			sectors[n] = v.note(ino.sector(n))
+		} else {
+			sectors[n] = versions{first: ino.sector(n)}
 		}
 	}
-	ino.modTime = s.now()
+}
+
+func sameSector(a, b *[SectorBytes]byte) bool {
+	return a == b || a != nil && b != nil && *a == *b
 }
 
 // sector copies one; nil is zeros.
@@ -93,6 +127,10 @@ func (d *simData) page(n int64) *[simPage]byte {
 // setSize truncates or extends, as the process sees it; volatile.
 func (s *Sim) setSize(ino *inode, size int64) {
 	s.touch(ino, 0, 0)
+	if !ino.gone {
+		l := &ino.layers[len(ino.layers)-1]
+		l.low = min(l.low, size)
+	}
 	for _, n := range ino.pagesFrom(size) {
 		s.touch(ino, max(size, n*simPage), min((n+1)*simPage, ino.size))
 	}

@@ -114,6 +114,56 @@ func TestAnUnsyncedSizeMayBeTheOldOneTheNewOneOrBetween(t *testing.T) {
 	}
 }
 
+// The kernel may write back between two writes: what stood there then is one more thing that may be left.
+func TestWhatStoodThereBetweenTwoWritesMaySurvive(t *testing.T) {
+	s := NewSim(nil)
+	h := open(t, s, "a", Create)
+	put(t, h, "1", 0)
+	syncAll(t, h, DirSyncer(s, "/"))
+	put(t, h, "2", 0)
+	put(t, h, "3", 0)
+	wantOutcomes(t, s, contentOrError("a"), "1", "2", "3")
+	for i := range 1000 {
+		put(t, h, string(rune('4'+i%2)), 0)
+	}
+	if n := len(h.(*simFile).ino.layers[0].sectors[0].later); n > laterMax {
+		t.Errorf("%d versions of a sector are kept", n)
+	}
+	wantOutcomes(t, s, contentOrError("a"), "1", "4", "5")
+	finish := h.(BeginSyncer).BeginSync()
+	put(t, h, "6", 0)
+	put(t, h, "7", 0)
+	if err := finish(); err != nil {
+		t.Fatal(err)
+	}
+	wantOutcomes(t, s, contentOrError("a"), "5", "6", "7")
+}
+
+// A log that is cut and then grows again: the cut may survive alone, and zeros where the new bytes are not yet.
+func TestACutMaySurviveWithoutWhatWasAppendedBehindIt(t *testing.T) {
+	s := NewSim(nil)
+	h := open(t, s, "a", Create)
+	old := bytes.Repeat([]byte("o"), 3*SectorBytes)
+	put(t, h, string(old), 0)
+	syncAll(t, h, DirSyncer(s, "/"))
+	if err := h.Truncate(SectorBytes); err != nil {
+		t.Fatal(err)
+	}
+	put(t, h, string(bytes.Repeat([]byte("n"), 3*SectorBytes)), SectorBytes)
+	got := outcomes(s, func(s *Sim) string {
+		c, err := content(s, "a")
+		if err != nil || len(c) < SectorBytes {
+			t.Fatalf("%d bytes, %v", len(c), err)
+		}
+		return fmt.Sprintf("%d %c", len(c)/SectorBytes, append([]byte(c), '-')[SectorBytes])
+	})
+	for _, want := range []string{"1 -", "3 o", "3 n", "3 \x00", "4 o", "4 n", "4 \x00"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%q is never left, of %q", want, got)
+		}
+	}
+}
+
 func TestWhatIsWrittenWhileASyncRunsStaysVolatile(t *testing.T) {
 	s := NewSim(nil)
 	h := open(t, s, "a", Create)
@@ -205,6 +255,28 @@ func TestARenameBetweenDirectoriesNeedsBothSynced(t *testing.T) {
 	wantOutcomes(t, s, both, "missing x", "x x")
 	syncAll(t, DirSyncer(s, "d"))
 	wantOutcomes(t, s, both, "missing x")
+}
+
+// A file moves and is removed where it is then. As long as its move is not durable where it was, it may come back there, and what was
+// written to it is as volatile as ever.
+func TestAFileThatComesBackUnderItsOldNameMayHaveLostItsBytes(t *testing.T) {
+	s := NewSim(nil)
+	mkdir(t, s, "d")
+	mkdir(t, s, "e")
+	h := open(t, s, "d/a", Create)
+	put(t, h, "1", 0)
+	syncAll(t, h, DirSyncer(s, "/"), DirSyncer(s, "d"))
+	put(t, h, "2", 0)
+	if err := errors.Join(s.Rename("d/a", "e/a"), s.Remove("e/a")); err != nil {
+		t.Fatal(err)
+	}
+	syncAll(t, DirSyncer(s, "e"))
+	wantOutcomes(t, s, contentOrError("d/a"), "1", "2", "missing")
+	syncAll(t, DirSyncer(s, "d"))
+	wantOutcomes(t, s, contentOrError("d/a"), "missing")
+	if len(s.volatileFiles)+len(s.unlinked) > 0 {
+		t.Errorf("%d files are kept that cannot come back", len(s.volatileFiles)+len(s.unlinked))
+	}
 }
 
 func TestAnUnsyncedRemoveOrTruncationMayComeBack(t *testing.T) {
@@ -374,6 +446,42 @@ func TestDurableChangesAreForgotten(t *testing.T) {
 	}
 	if len(s.volatileNames) > 2 {
 		t.Errorf("%d changes of names are kept for directories that are gone", len(s.volatileNames))
+	}
+}
+
+// A file that is removed for good takes what was volatile of it along, also while it is open.
+func TestAFileThatIsGoneIsForgotten(t *testing.T) {
+	s := NewSim(nil)
+	for i := range 10 {
+		h := open(t, s, "a", Create)
+		put(t, h, "x", 0)
+		if err := s.Remove("a"); err != nil {
+			t.Fatal(err)
+		}
+		syncAll(t, DirSyncer(s, "/"))
+		put(t, h, "y", 1)
+		if err := h.Truncate(1); err != nil {
+			t.Fatal(err)
+		}
+		if b := make([]byte, 1); second(h.ReadAt(b, 0)) != nil || b[0] != 'x' {
+			t.Errorf("an open file without a name holds %q", b)
+		}
+		if i%2 == 0 {
+			syncAll(t, h)
+		}
+	}
+	if n := len(s.volatileFiles) + len(s.unlinked); n > 0 {
+		t.Errorf("%d files are kept that are gone", n)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestACloneHasAsManyBoots(t *testing.T) {
+	s := NewSim(nil)
+	s.Crash(seeded(1))
+	if c := s.Clone(); c.Boots() != 1 {
+		t.Errorf("%d boots", c.Boots())
 	}
 }
 
