@@ -251,7 +251,7 @@ Exit status 0 only when every interval lies on the right side of its target.`,
 	f.StringVar(&only, "only", "", "measure only the rows whose name matches this regular expression")
 	f.IntVar(&c.Repeats, "repeats", c.Repeats, "how often to measure each pair")
 	f.DurationVar(&c.Measure, "measure", c.Measure, "how long one measurement takes")
-	f.BoolVar(&c.Disk, "disk", false, "the disk regime too: writes up to 2.5 times the kernel's dirty limit on each side, 10 to 25 GB a repeat on a machine of 24 GB")
+	f.BoolVar(&c.Disk, "disk", false, "the disk regime too: three times a repeat, writes up to 2.5 times the kernel's dirty limit and for 10 s more; 10 to 30 GB each on a machine of 24 GB")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of order and payloads")
 	return cmd
 }

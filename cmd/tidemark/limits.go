@@ -86,6 +86,7 @@ func limitsServerCommand() *cobra.Command {
 	f.IntVar(&c.FrameMax, "frame-max", 1<<20, "")
 	f.BoolVar(&c.Overwrite, "overwrite", false, "")
 	f.Int64Var(&c.SyncBytes, "sync-bytes", 0, "")
+	f.Int64Var(&c.SegmentBytes, "segment-bytes", 0, "")
 	return cmd
 }
 

@@ -22,7 +22,8 @@ type Server struct {
 // StartServer starts a bare server in a process of binary.
 func StartServer(ctx context.Context, binary string, c ServerConfig) (*Server, error) {
 	args := []string{HiddenCommand, "--mode", string(c.Mode), "--file", c.File,
-		"--file-bytes", fmt.Sprint(c.FileBytes), "--frame-max", fmt.Sprint(c.FrameMax), "--sync-bytes", fmt.Sprint(c.SyncBytes)}
+		"--file-bytes", fmt.Sprint(c.FileBytes), "--frame-max", fmt.Sprint(c.FrameMax), "--sync-bytes", fmt.Sprint(c.SyncBytes),
+		"--segment-bytes", fmt.Sprint(c.SegmentBytes)}
 	if c.Overwrite {
 		args = append(args, "--overwrite")
 	}
@@ -64,8 +65,11 @@ type Loop struct {
 	Depth     int
 	Overwrite bool
 	SyncBytes int64
-	Warmup    time.Duration
-	Measure   time.Duration
+	// SegmentBytes above zero puts a write loop into the disk regime: it writes files of that size, and Warmup,
+	// MaxBytes and FileBytes have no meaning. See sut.DiskRegime.
+	SegmentBytes int64
+	Warmup       time.Duration
+	Measure      time.Duration
 	// MaxBytes bounds what is sent, warmup included, so that a write loop stays inside its file; 0: no bound.
 	MaxBytes int64
 }
@@ -74,6 +78,8 @@ type Loop struct {
 type LoopStats struct {
 	load.Stats
 	ServerCPU time.Duration
+	Reached   int64 // bytes that reached the disk; in the disk regime alone
+	Warnings  []string
 }
 
 // CPUPerGB is CPU seconds of the server per gigabyte.
@@ -83,27 +89,58 @@ func (s LoopStats) CPUPerGB() float64 {
 
 // Run measures the loop: record bytes per second.
 func (l Loop) Run(ctx context.Context) (LoopStats, error) {
-	c := ServerConfig{Mode: l.Mode, FileBytes: l.FileBytes, FrameMax: 4096, Overwrite: l.Overwrite, SyncBytes: l.SyncBytes}
+	c := ServerConfig{Mode: l.Mode, FileBytes: l.FileBytes, FrameMax: 4096, Overwrite: l.Overwrite, SyncBytes: l.SyncBytes, SegmentBytes: l.SegmentBytes}
 	for _, r := range l.Requests {
 		c.FrameMax = max(c.FrameMax, len(r))
 	}
 	if l.Mode == ModeWrite || l.FetchBytes > 0 {
 		c.File = filepath.Join(l.Dir, "limits-"+string(l.Mode))
-		defer os.Remove(c.File)
+		defer os.RemoveAll(c.File) // also what a run that was killed has left
 	}
-	if err := sut.TouchMemory(l.FileBytes); err != nil {
+	if err := l.layOut(c.File); err != nil {
 		return LoopStats{}, err
-	}
-	if l.FetchBytes > 0 {
-		if err := writeFile(c.File, l.FileBytes, l.FillBytes); err != nil {
-			return LoopStats{}, err
-		}
 	}
 	server, err := StartServer(ctx, l.Binary, c)
 	if err != nil {
 		return LoopStats{}, err
 	}
 	defer server.Stop()
+	if l.SegmentBytes == 0 {
+		return l.drive(ctx, server, nil)
+	}
+	regime, err := sut.EnterDiskRegime(ctx, c.File)
+	if err != nil {
+		return LoopStats{}, err
+	}
+	defer sut.DropClean(c.File)()
+	st, err := l.drive(ctx, server, regime)
+	if err != nil {
+		return st, err
+	}
+	st.Warnings = regime.Warnings("the bare server")
+	st.Reached, err = regime.Reached(st.Bytes)
+	return st, err
+}
+
+// layOut makes what the server wants to find.
+func (l Loop) layOut(name string) error {
+	if l.SegmentBytes > 0 {
+		if err := os.MkdirAll(name, 0o755); err != nil {
+			return fmt.Errorf("limits: %w", err)
+		}
+		return nil
+	}
+	if err := sut.TouchMemory(l.FileBytes); err != nil {
+		return err
+	}
+	if l.FetchBytes > 0 {
+		return writeFile(name, l.FileBytes, l.FillBytes)
+	}
+	return nil
+}
+
+// drive sends to the server, and measures from when disk has begun; without one, from after the warmup.
+func (l Loop) drive(ctx context.Context, server *Server, disk *sut.DiskRegime) (LoopStats, error) {
 	sampler, err := sample.New(server.PID(), "")
 	if err != nil {
 		return LoopStats{}, err
@@ -114,7 +151,9 @@ func (l Loop) Run(ctx context.Context) (LoopStats, error) {
 		OnOpen:  func() { from, _ = sampler.Take(ctx) }, // the same pause that a broker's sampler makes
 		OnClose: func() { to, _ = sampler.Take(ctx) },
 	}
-	if l.MaxBytes > 0 {
+	if disk != nil {
+		w.Enter(disk)
+	} else if l.MaxBytes > 0 {
 		w.WarmupBytes, w.MeasureBytes = l.MaxBytes/5, l.MaxBytes-l.MaxBytes/5
 	}
 	b := load.Bare{Addr: server.Addr, Requests: l.Requests, FetchBytes: l.FetchBytes, FileBytes: l.FileBytes, Depth: l.Depth}

@@ -40,6 +40,9 @@ const HiddenCommand = "limits-server"
 type ServerConfig struct {
 	Mode Mode
 	File string // for write and sendfile
+	// SegmentBytes, for write, makes a row of files of that size below the directory File, each synced
+	// when the next is begun, instead of one file: what a broker does in the disk regime.
+	SegmentBytes int64
 	// FileBytes is preallocated for write; writing starts again at 0 behind it.
 	FileBytes int64
 	// FrameMax bounds one request, in bytes.
@@ -104,6 +107,9 @@ func (c ServerConfig) handler(addr *net.TCPAddr) (serve func(*net.TCPConn) error
 	case ModeSendfile, ModeCopy, ModeMemory:
 		return c.chunkHandler()
 	case ModeWrite:
+		if c.SegmentBytes > 0 {
+			return c.writeSegments, func() {}, nil
+		}
 		f, err := c.openForWrite()
 		if err != nil {
 			return nil, nil, err
@@ -181,6 +187,30 @@ func (c ServerConfig) write(conn *net.TCPConn, f *os.File) error {
 			if err := unix.Fdatasync(fd); err != nil {
 				return fmt.Errorf("fdatasync %s: %w", f.Name(), err)
 			}
+		}
+		answerTo(answer, req)
+		if _, err := conn.Write(answer); err != nil {
+			return err
+		}
+	}
+}
+
+// writeSegments writes what a connection sends into a row of files of its own.
+func (c ServerConfig) writeSegments(conn *net.TCPConn) error {
+	dir, err := os.MkdirTemp(c.File, "segments-")
+	if err != nil {
+		return fmt.Errorf("limits: %w", err)
+	}
+	w := newSegments(dir, c.SegmentBytes)
+	defer w.close()
+	frames, answer := load.NewFrames(conn, c.FrameMax), make([]byte, answerBytes)
+	for {
+		req, err := frames.Next()
+		if err != nil {
+			return err
+		}
+		if err := w.write(req); err != nil {
+			return err
 		}
 		answerTo(answer, req)
 		if _, err := conn.Write(answer); err != nil {

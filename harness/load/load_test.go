@@ -255,6 +255,39 @@ func TestWhatEndedBeforeTheWindowOpenedIsNotInIt(t *testing.T) {
 	}
 }
 
+type partFrom struct {
+	bytes int64
+	calls *[]string
+}
+
+func (p partFrom) Begun(_ time.Time, bytes int64) bool { return bytes >= p.bytes }
+func (p partFrom) Open()                               { *p.calls = append(*p.calls, "part opens") }
+func (p partFrom) Close()                              { *p.calls = append(*p.calls, "part closes") }
+
+// A part that says itself when it begins is not begun by a warmup, and is looked at inside of what the samplers do.
+func TestAWindowOpensWithItsMeasuredPart(t *testing.T) {
+	var calls []string
+	w := &Window{
+		Warmup: time.Nanosecond, WarmupBytes: 1, Measure: time.Hour, MeasureBytes: 5,
+		OnOpen: func() { calls = append(calls, "window opens") }, OnClose: func() { calls = append(calls, "window closes") },
+	}
+	w.Enter(partFrom{20, &calls})
+	start := time.Now()
+	w.Start(start)
+	w.Done(start.Add(time.Minute), 10, 1)
+	if _, open := w.Opened(); open {
+		t.Error("open before its part has begun")
+	}
+	w.Done(start.Add(time.Minute), 10, 1)
+	opened, _ := w.Opened()
+	if _, over := w.Done(opened.Add(time.Second), 5, 1); !over || w.Measured().Bytes != 5 {
+		t.Errorf("measured %+v, over: %v", w.Measured(), over)
+	}
+	if got := strings.Join(calls, ", "); got != "window opens, part opens, part closes, window closes" {
+		t.Error(got)
+	}
+}
+
 // Warmup and what ends after the close are in neither the count nor the time, and a rate is per second.
 func TestAWindowsRateIsOfWhatLiesInIt(t *testing.T) {
 	w := &Window{WarmupBytes: 5, Measure: 2 * time.Second}

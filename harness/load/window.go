@@ -35,6 +35,30 @@ type Window struct {
 	measured Tick
 }
 
+// Enter makes the measured part begin when part says so, and tells it where that opens and closes.
+func (w *Window) Enter(part MeasuredPart) {
+	w.Warmup, w.WarmupBytes, w.Ready = 0, 0, part.Begun
+	w.OnOpen, w.OnClose = then(w.OnOpen, part.Open), then(part.Close, w.OnClose)
+}
+
+// MeasuredPart is for who knows better than a time or a size when what is done counts.
+type MeasuredPart interface {
+	Begun(now time.Time, bytes int64) bool
+	Open()
+	Close()
+}
+
+func then(first, second func()) func() {
+	return func() {
+		if first != nil {
+			first()
+		}
+		if second != nil {
+			second()
+		}
+	}
+}
+
 // Tick is what has been done so far.
 type Tick struct {
 	Elapsed         time.Duration

@@ -15,6 +15,7 @@ type Throttling struct {
 	dirty  func() (int64, error)
 	looked time.Time
 	begun  bool
+	filled bool // begun because memory was full, not because enough was written
 }
 
 // NewThrottling begins to watch.
@@ -39,9 +40,13 @@ func (t *Throttling) Begun(now time.Time, written int64) bool {
 	}
 	t.looked = now
 	dirty, err := t.dirty()
-	t.begun = err == nil && float64(dirty) >= throttledDirty*float64(t.limit) || float64(written) >= throttledNever*float64(t.limit)
+	t.filled = err == nil && float64(dirty) >= throttledDirty*float64(t.limit)
+	t.begun = t.filled || float64(written) >= throttledNever*float64(t.limit)
 	return t.begun
 }
+
+// Filled says, once it has begun, whether the writer filled the memory. If not, the disk takes what it writes or more.
+func (t *Throttling) Filled() bool { return t.filled }
 
 func dirtyBytes() (int64, error) {
 	v, err := sample.VMStat("nr_dirty", "nr_writeback")

@@ -11,7 +11,8 @@ func TestThrottlingBeginsWhenMemoryIsFull(t *testing.T) {
 	for _, c := range []struct {
 		drained float64 // of what is written
 		want    int64   // bytes written when it begins
-	}{{0, 1300}, {0.2, 1300}, {0.5, 1600}, {0.75, 2500}, {1, 2500}} {
+		filled  bool
+	}{{0, 1300, true}, {0.2, 1300, true}, {0.5, 1600, true}, {0.75, 2500, false}, {1, 2500, false}} {
 		written := int64(0)
 		th := &Throttling{limit: limit, dirty: func() (int64, error) { return int64(float64(written) * (1 - c.drained)), nil }}
 		now := time.Unix(0, 0)
@@ -23,6 +24,9 @@ func TestThrottlingBeginsWhenMemoryIsFull(t *testing.T) {
 		}
 		if !th.Begun(now, written) {
 			t.Error("it has begun, and then not")
+		}
+		if th.Filled() != c.filled {
+			t.Errorf("%v of it drained: memory filled: %v", c.drained, th.Filled())
 		}
 	}
 }

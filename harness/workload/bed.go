@@ -45,6 +45,7 @@ type bed struct {
 	clientCPU time.Duration // of this process inside the window
 	rssMax    int64
 	onTick    func(load.Tick) // may be nil
+	disk      *sut.DiskRegime // nil in the cache regime
 }
 
 // makeBed starts the broker and creates the topic. The caller closes the bed, also after an error.

@@ -14,8 +14,8 @@ import (
 )
 
 // Ceiling compares the broker with what the machine or the client can do alone,
-// all in one run, interleaved: every repeat measures each pair once, in a random
-// order, and the two sides of a pair right after each other, in a random order too.
+// all in one run, interleaved: every repeat measures each comparison once, in a random
+// order, and the sides of a comparison right after each other, in a random order too.
 type Ceiling struct {
 	Binary   string
 	Dir      string
@@ -50,10 +50,18 @@ type CeilingRow struct {
 	Void int `json:"void,omitempty"`
 }
 
-// pair is one comparison. limit is nil for an absolute row.
-type pair struct {
-	row         CeilingRow
-	ours, limit measure
+// comparison measures one thing of ours and what it is held against, each against in a row of its own.
+type comparison struct {
+	ours    measure
+	against []against
+	// note, when set, says of the judged rows what only all of them together show.
+	note func(rows []CeilingRow)
+}
+
+// against is one limit. limit is nil for an absolute row.
+type against struct {
+	row   CeilingRow
+	limit measure
 }
 
 type measure func(ctx context.Context, seed uint64) (measured, error)
@@ -67,60 +75,91 @@ type measured struct {
 
 // Run measures everything.
 func (c Ceiling) Run(ctx context.Context) ([]CeilingRow, error) {
-	pairs := slices.DeleteFunc(c.pairs(), func(p pair) bool { return c.Only != nil && !c.Only.MatchString(p.row.Name) })
-	if len(pairs) == 0 {
+	all := slices.DeleteFunc(c.comparisons(), func(p comparison) bool { return !slices.ContainsFunc(p.against, c.wants) })
+	if len(all) == 0 {
 		return nil, fmt.Errorf("workload: no row of the ceiling matches %q", c.Only)
 	}
 	rng := load.NewRand(c.Seed, 0xce11)
 	for repeat := range c.Repeats {
-		for n, i := range rng.Perm(len(pairs)) {
-			p := &pairs[i]
+		for n, i := range rng.Perm(len(all)) {
+			p := &all[i]
 			if c.Progress != nil {
-				c.Progress(repeat*len(pairs)+n, c.Repeats*len(pairs), p.row.Name)
+				c.Progress(repeat*len(all)+n, c.Repeats*len(all), p.against[0].row.Name)
 			}
-			if err := p.once(ctx, rng.Uint64(), rng.IntN(2) == 0); err != nil {
-				return nil, fmt.Errorf("%s: %w", p.row.Name, err)
+			if err := p.once(ctx, rng.Uint64(), rng.Perm(1+len(p.against))); err != nil {
+				return nil, fmt.Errorf("%s: %w", p.against[0].row.Name, err)
 			}
 		}
 	}
-	rows := make([]CeilingRow, len(pairs))
-	for i := range pairs {
-		pairs[i].row.judge()
-		rows[i] = pairs[i].row
+	var rows []CeilingRow
+	for _, p := range all {
+		p.judge()
+		for _, a := range p.against {
+			if c.wants(a) { // of rows that share a measurement, one may be asked for alone
+				rows = append(rows, a.row)
+			}
+		}
 	}
 	return rows, nil
 }
 
-func (p *pair) once(ctx context.Context, seed uint64, limitFirst bool) error {
-	type side struct {
-		run         measure
-		values, cpu *[]float64
-	}
-	sides := []side{{p.ours, &p.row.Ours, &p.row.OursCPU}, {p.limit, &p.row.Limit, &p.row.LimitCPU}}
-	if limitFirst {
-		sides[0], sides[1] = sides[1], sides[0]
-	}
-	for _, side := range sides {
-		if side.run == nil {
-			continue
+func (c Ceiling) wants(a against) bool { return c.Only == nil || c.Only.MatchString(a.row.Name) }
+
+// once measures ours and each limit once. order has 0 for ours and n for the nth limit.
+func (p *comparison) once(ctx context.Context, seed uint64, order []int) error {
+	for _, n := range order {
+		if n == 0 {
+			m, err := p.ours.once(ctx, seed)
+			if err != nil {
+				return err
+			}
+			for i := range p.against {
+				row := &p.against[i].row
+				row.take(m, &row.Ours, &row.OursCPU)
+			}
+		} else if a := &p.against[n-1]; a.limit != nil {
+			m, err := a.limit.once(ctx, seed)
+			if err != nil {
+				return err
+			}
+			a.row.take(m, &a.row.Limit, &a.row.LimitCPU)
 		}
-		m, err := side.run(ctx, seed)
-		if err != nil {
-			return err
-		}
-		if !(m.value > 0) {
-			return fmt.Errorf("a measurement gave no number: %v %s", m.value, p.row.Unit)
-		}
-		if m.void {
-			p.row.Void++
-		}
-		*side.values = append(*side.values, m.value)
-		if m.cpu > 0 {
-			*side.cpu = append(*side.cpu, m.cpu)
-		}
-		p.row.Warnings = append(p.row.Warnings, m.warnings...)
 	}
 	return nil
+}
+
+func (run measure) once(ctx context.Context, seed uint64) (measured, error) {
+	m, err := run(ctx, seed)
+	if err == nil && !(m.value > 0) {
+		err = fmt.Errorf("a measurement gave no number: %v", m.value)
+	}
+	return m, err
+}
+
+// take adds one measurement to a side.
+func (r *CeilingRow) take(m measured, values, cpu *[]float64) {
+	if m.void {
+		r.Void++
+	}
+	*values = append(*values, m.value)
+	if m.cpu > 0 {
+		*cpu = append(*cpu, m.cpu)
+	}
+	r.Warnings = append(r.Warnings, m.warnings...)
+}
+
+func (p *comparison) judge() {
+	rows := make([]CeilingRow, len(p.against))
+	for i := range rows {
+		rows[i] = p.against[i].row
+		rows[i].judge()
+	}
+	if p.note != nil {
+		p.note(rows)
+	}
+	for i := range rows {
+		p.against[i].row = rows[i]
+	}
 }
 
 func (r *CeilingRow) judge() {
@@ -158,43 +197,51 @@ func (c Ceiling) cell(seed uint64, broker map[string]string, keys ...string) Cel
 	return Cell{Workload: p, Broker: broker, Dir: c.Dir, Binary: c.Binary, Seed: seed}
 }
 
-func (c Ceiling) pairs() []pair {
-	var pairs []pair
+func (c Ceiling) comparisons() []comparison {
+	var all []comparison
 	for _, level := range []struct {
 		validate string
 		target   float64
-	}{{"batch", 0.80}, {"records", 0.55}} {
+	}{{"batch", bareWriteTarget}, {"records", 0.55}} {
 		for _, batch := range []string{"64KiB", "1MiB"} {
-			pairs = append(pairs, c.bare(fmt.Sprintf("raw produce, 100 B records, %s batches, lab.validate=%s / receive→pwrite", batch, level.validate), level.target,
+			all = append(all, c.bare(fmt.Sprintf("raw produce, 100 B records, %s batches, lab.validate=%s / receive→pwrite", batch, level.validate), level.target,
 				map[string]string{"lab.validate": level.validate}, "kind", "produce", "batch_bytes", batch))
 		}
 	}
 	for _, depth := range []string{"1", "2"} {
-		pairs = append(pairs, c.bare(fmt.Sprintf("raw consume, warm, sendfile, 1 MiB fetches, %s in flight / request→sendfile", depth), 0.90,
+		all = append(all, c.bare(fmt.Sprintf("raw consume, warm, sendfile, 1 MiB fetches, %s in flight / request→sendfile", depth), 0.90,
 			nil, "kind", "consume", "inflight", depth, "data_bytes", "256MiB"))
 	}
-	pairs = append(pairs, c.kgoAgainstSink())
+	all = append(all, c.kgoAgainstSink())
 	if c.Disk {
-		measure := max(c.Measure, 10*time.Second).String() // a disk's rate comes in bursts and pauses of seconds
-		pairs = append(pairs, c.bare("raw produce, 1 MiB batches, disk regime / sequential writes", 0.90, nil, "kind", "produce", "batch_bytes", "1MiB", "regime", "disk", "measure", measure))
+		all = append(all, c.disk())
 	}
-	pairs = append(pairs,
+	all = append(all,
 		c.absolute("idle broker, resident", "bytes", "broker-rss-bytes", 30e6, nil, "kind", "idle", "partitions", "0"),
 		c.absolute("idle broker, start to ready", "sec", "ready-sec", 0.1, nil, "kind", "idle", "partitions", "0"),
 		c.absolute("1,000 partitions, reopen after a clean stop", "sec", "reopen-sec", 1, nil, "kind", "idle", "partitions", "1000"),
 	)
-	return append(pairs, c.recovery()...)
+	return append(all, c.recovery()...)
 }
 
+// single compares ours with one limit.
+func single(row CeilingRow, ours, limit measure) comparison {
+	return comparison{ours: ours, against: []against{{row, limit}}}
+}
+
+// bareWriteTarget is of the bare loop that receives and writes, whatever it writes to: what a broker does beside it is the same work for a request.
+const bareWriteTarget = 0.80
+
 // bare compares a cell with its bare loop, in bytes/s.
-func (c Ceiling) bare(name string, target float64, broker map[string]string, keys ...string) pair {
-	return pair{
-		row:  CeilingRow{Name: name, Unit: "bytes/s", Target: target},
-		ours: c.cellMetric("bytes/s", broker, keys...),
-		limit: func(ctx context.Context, seed uint64) (measured, error) {
-			r, err := Limit(ctx, c.cell(seed, nil, keys...))
-			return measured{r.Limits["bytes/s"], r.Metrics["bare-loop-cpu-sec/GB"], r.Warnings, r.Throttled}, err
-		},
+func (c Ceiling) bare(name string, target float64, broker map[string]string, keys ...string) comparison {
+	return single(CeilingRow{Name: name, Unit: "bytes/s", Target: target}, c.cellMetric("bytes/s", broker, keys...), c.limitOf(Limit, "bytes/s", keys...))
+}
+
+// limitOf measures a cell's limit on a metric.
+func (c Ceiling) limitOf(limit func(context.Context, Cell) (Result, error), metric string, keys ...string) measure {
+	return func(ctx context.Context, seed uint64) (measured, error) {
+		r, err := limit(ctx, c.cell(seed, nil, keys...))
+		return measured{r.Limits[metric], r.Metrics["bare-loop-cpu-sec/GB"], r.Warnings, r.Throttled}, err
 	}
 }
 
@@ -207,12 +254,12 @@ func (c Ceiling) cellMetric(metric string, broker map[string]string, keys ...str
 	}
 }
 
-func (c Ceiling) kgoAgainstSink() pair {
+func (c Ceiling) kgoAgainstSink() comparison {
 	keys := []string{"kind", "produce", "driver", "kgo", "batch_bytes", "1_000_012", "inflight", "1"}
-	return pair{
-		row:  CeilingRow{Name: "kgo produce, 100 B records / the same client against a sink", Unit: "records/s", Target: 0.90},
-		ours: c.cellMetric("records/s", nil, keys...),
-		limit: func(ctx context.Context, seed uint64) (measured, error) {
+	return single(
+		CeilingRow{Name: "kgo produce, 100 B records / the same client against a sink", Unit: "records/s", Target: 0.90},
+		c.cellMetric("records/s", nil, keys...),
+		func(ctx context.Context, seed uint64) (measured, error) {
 			cell := c.cell(seed, nil, keys...)
 			server, err := limits.StartServer(ctx, c.Binary, limits.ServerConfig{Mode: limits.ModeSink})
 			if err != nil {
@@ -223,30 +270,26 @@ func (c Ceiling) kgoAgainstSink() pair {
 			w := &load.Window{Warmup: p.Warmup, Measure: p.Measure}
 			st, err := p.kgoProduce([]string{server.Addr}, topic, seed, nil).Run(ctx, w)
 			return measured{value: st.RecordsPerS()}, err
-		},
-	}
+		})
 }
 
 // absolute is a row without a limit beside it: at most target.
-func (c Ceiling) absolute(name, unit, metric string, target float64, broker map[string]string, keys ...string) pair {
-	return pair{
-		row:  CeilingRow{Name: name, Unit: unit, Target: target, AtMost: true},
-		ours: c.cellMetric(metric, broker, keys...),
-	}
+func (c Ceiling) absolute(name, unit, metric string, target float64, broker map[string]string, keys ...string) comparison {
+	return single(CeilingRow{Name: name, Unit: unit, Target: target, AtMost: true}, c.cellMetric(metric, broker, keys...), nil)
 }
 
 // recovery shows what the time to open after a kill depends on: with the same
 // unflushed tail it must not grow with the log. The tail's own cost is shown beside it.
-func (c Ceiling) recovery() []pair {
+func (c Ceiling) recovery() []comparison {
 	open := func(data, tail string) measure {
 		return c.cellMetric("recovery-sec", map[string]string{"log.segment.bytes": "67108864"},
 			"kind", "recovery", "data_bytes", data, "unflushed_bytes", tail, "measure", "50ms")
 	}
-	return []pair{
-		{row: CeilingRow{Name: "open after kill -9, 32 MiB unflushed: 512 MiB log / 64 MiB log", Unit: "sec", Target: 1.5, AtMost: true},
-			ours: open("512MiB", "32MiB"), limit: open("64MiB", "32MiB")},
-		{row: CeilingRow{Name: "open after kill -9, 512 MiB log: 256 MiB unflushed / 32 MiB", Unit: "sec", Target: 1},
-			ours: open("512MiB", "256MiB"), limit: open("512MiB", "32MiB")},
+	return []comparison{
+		single(CeilingRow{Name: "open after kill -9, 32 MiB unflushed: 512 MiB log / 64 MiB log", Unit: "sec", Target: 1.5, AtMost: true},
+			open("512MiB", "32MiB"), open("64MiB", "32MiB")),
+		single(CeilingRow{Name: "open after kill -9, 512 MiB log: 256 MiB unflushed / 32 MiB", Unit: "sec", Target: 1},
+			open("512MiB", "256MiB"), open("512MiB", "32MiB")),
 	}
 }
 

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,18 +31,77 @@ func TestACeilingRowHoldsOnlyWhenItsWholeIntervalDoes(t *testing.T) {
 	}
 }
 
+func gives(values ...float64) measure {
+	n := 0
+	return func(context.Context, uint64) (measured, error) {
+		n++
+		return measured{value: values[(n-1)%len(values)]}, nil
+	}
+}
+
 // A side that gave no number is no zero: at most 30 MB resident would hold of a broker that was never looked at.
 func TestACeilingRowNeedsANumberOfEachSide(t *testing.T) {
-	gives := func(v float64) measure {
-		return func(context.Context, uint64) (measured, error) { return measured{value: v}, nil }
-	}
-	for _, p := range []pair{{ours: gives(0)}, {ours: gives(1), limit: gives(0)}} {
-		if err := p.once(t.Context(), 1, false); err == nil || !strings.Contains(err.Error(), "gave no number") {
+	for _, p := range []comparison{single(CeilingRow{}, gives(0), nil), single(CeilingRow{}, gives(1), gives(0))} {
+		if err := p.once(t.Context(), 1, []int{0, 1}); err == nil || !strings.Contains(err.Error(), "gave no number") {
 			t.Errorf("%v", err)
 		}
 	}
-	p := pair{ours: func(context.Context, uint64) (measured, error) { return measured{value: 1, void: true}, nil }, limit: gives(2)}
-	if err := p.once(t.Context(), 1, true); err != nil || p.row.Void != 1 {
-		t.Errorf("%+v, %v", p.row, err)
+}
+
+// Two rows of one measurement have the same values of ours, in pairs with their own limits, whatever the order.
+func TestRowsThatShareAMeasurementPairItWithTheirOwnLimits(t *testing.T) {
+	p := comparison{ours: gives(1, 2, 3), against: []against{{limit: gives(10, 20, 30)}, {limit: gives(100, 200, 300)}}}
+	for _, order := range [][]int{{0, 1, 2}, {2, 0, 1}, {1, 2, 0}} {
+		if err := p.once(t.Context(), 1, order); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, limit := range [][]float64{{10, 20, 30}, {100, 200, 300}} {
+		if row := p.against[i].row; !slices.Equal(row.Ours, []float64{1, 2, 3}) || !slices.Equal(row.Limit, limit) {
+			t.Errorf("row %d: %v against %v", i, row.Ours, row.Limit)
+		}
+	}
+}
+
+// What is void of ours is void in each row; what is void of a limit, in its own.
+func TestAVoidMeasurementCountsWhereItIsUsed(t *testing.T) {
+	void := func(context.Context, uint64) (measured, error) { return measured{value: 1, void: true}, nil }
+	for _, c := range []struct {
+		comparison comparison
+		want       [2]int
+	}{
+		{comparison{ours: void, against: []against{{limit: gives(2)}, {limit: gives(2)}}}, [2]int{1, 1}},
+		{comparison{ours: gives(2), against: []against{{limit: gives(2)}, {limit: void}}}, [2]int{0, 1}},
+	} {
+		if err := c.comparison.once(t.Context(), 1, []int{1, 0, 2}); err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]int{c.comparison.against[0].row.Void, c.comparison.against[1].row.Void}; got != c.want {
+			t.Errorf("%v, want %v", got, c.want)
+		}
+	}
+}
+
+// A server that only receives and writes tells whether the disk is what a broker can be held against.
+func TestTheDiskRowSaysWhenNoServerReachesTheDisk(t *testing.T) {
+	for _, c := range []struct {
+		bare, disk float64
+		warns      string
+	}{{95, 100, ""}, {60, 100, "a bare server reaches only 0.6 of the disk"}} {
+		p := Ceiling{Disk: true}.disk()
+		p.ours, p.against[0].limit, p.against[1].limit = gives(50), gives(c.disk), gives(c.bare)
+		for range 2 {
+			if err := p.once(t.Context(), 1, []int{2, 1, 0}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.judge()
+		alone, bare := p.against[0].row, p.against[1].row
+		if got := strings.Join(alone.Warnings, "; "); !strings.HasSuffix(got, c.warns) || (got == "") != (c.warns == "") {
+			t.Errorf("bare %v of %v: warnings %q, want %q", c.bare, c.disk, got, c.warns)
+		}
+		if len(bare.Warnings) > 0 || alone.Estimate != 50/c.disk || bare.Estimate != 50/c.bare {
+			t.Errorf("%+v, %+v", alone, bare)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/tidemark-log/tidemark/harness/limits"
 	"github.com/tidemark-log/tidemark/harness/load"
@@ -27,21 +28,12 @@ func runProduce(ctx context.Context, c *Cell, r *Result) error {
 		return err
 	}
 	w := b.window(ctx)
-	if err := bound(w, p, room); err != nil {
+	leave, err := b.enterRegime(ctx, w, room)
+	if err != nil {
 		return err
 	}
-	if p.Regime == RegimeDisk {
-		c.Progress("waiting for the disk to settle")
-		if settled, err := sut.SettleDisk(ctx, c.Dir); err != nil {
-			return err
-		} else if !settled {
-			b.warn("the disk did not come to rest before the measurement")
-		}
-		for _, broker := range b.brokers() {
-			defer sut.DropClean(broker.DataDir())()
-		}
-	}
 	st, err := b.produce(ctx, w, load.DialTCP)
+	leave()
 	if err != nil {
 		return err
 	}
@@ -54,6 +46,16 @@ func runProduce(ctx context.Context, c *Cell, r *Result) error {
 	}
 	b.close() // the loop gets the machine to itself
 	return addWriteLimit(ctx, c, r, room)
+}
+
+// DiskLoop measures the bare loop in the disk regime: what a server that does the least writes to this disk.
+// Limit gives what the disk takes of a writer beside which there is no network.
+func DiskLoop(ctx context.Context, c Cell) (Result, error) {
+	r := newResult()
+	if c.Progress == nil {
+		c.Progress = func(string) {}
+	}
+	return r, addWriteLoop(ctx, &c, &r, limits.Loop{SegmentBytes: limits.SegmentBytes})
 }
 
 // Limit measures only the machine's limit for the cell: what Run does as its last part.
@@ -101,19 +103,39 @@ func segmentSettings(p *Params, room int64) map[string]string {
 	return map[string]string{"log.preallocate": "true", "log.segment.bytes": strconv.FormatInt(segment, 10)}
 }
 
-// bound keeps the window inside the regime.
-func bound(w *load.Window, p *Params, room int64) error {
-	if p.Regime == RegimeDisk {
-		throttling, err := sut.NewThrottling()
-		if err != nil {
-			return err
-		}
-		w.Warmup, w.Ready = 0, throttling.Begun
-		return nil
+// enterRegime keeps the window inside the cell's regime. leave ends what that takes.
+func (b *bed) enterRegime(ctx context.Context, w *load.Window, room int64) (leave func(), err error) {
+	if b.p.Regime != RegimeDisk {
+		w.WarmupBytes = max(1, room/5)
+		w.MeasureBytes = max(1, room-room/5)
+		return func() {}, nil
 	}
-	w.WarmupBytes = max(1, room/5)
-	w.MeasureBytes = max(1, room-room/5)
-	return nil
+	b.c.Progress("waiting for the disk to settle")
+	if b.disk, err = sut.EnterDiskRegime(ctx, b.c.Dir); err != nil {
+		return nil, err
+	}
+	w.Enter(b.disk)
+	var stops []func()
+	for _, broker := range b.brokers() {
+		stops = append(stops, sut.DropClean(broker.DataDir()))
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}, nil
+}
+
+// toDisk is the metric of the disk regime: bytes that reached the disk, of one copy.
+const toDisk = "to-disk-bytes/s"
+
+// addToDisk puts what reached the disk into the metrics.
+func (b *bed) addToDisk(elapsed time.Duration) error {
+	b.r.Warnings = append(b.r.Warnings, b.disk.Warnings("the broker")...)
+	copies := float64(b.p.copies())
+	reached, err := b.disk.Reached(int64(b.r.Metrics["bytes/s"] * elapsed.Seconds() * copies))
+	b.r.Metrics[toDisk] = float64(reached) / elapsed.Seconds() / copies
+	return err
 }
 
 // produce runs the cell's producer.
@@ -175,6 +197,9 @@ func (b *bed) addProduce(ctx context.Context, st load.Stats) error {
 	if p.Acks != "0" {
 		b.r.check("offsets-contiguous", st.Gaps == 0, "%d answers whose offset did not follow the last", st.Gaps)
 	}
+	if b.disk != nil {
+		return b.addToDisk(st.Elapsed)
+	}
 	return nil
 }
 
@@ -227,27 +252,36 @@ func addWriteLimit(ctx context.Context, c *Cell, r *Result, room int64) error {
 	p := &c.Workload
 	c.Progress("measuring the machine's limit")
 	if p.Regime == RegimeDisk {
-		rate, err := limits.Sustained(ctx, c.Dir, p.Measure)
-		r.Limits["bytes/s"] = rate
+		rate, warnings, err := limits.Sustained(ctx, c.Dir, p.Measure)
+		r.Limits[toDisk] = rate / float64(p.copies())
+		r.Warnings = append(r.Warnings, warnings...)
 		return err
 	}
+	return addWriteLoop(ctx, c, r, limits.Loop{FileBytes: room + (64 << 20), MaxBytes: room, Warmup: p.Warmup})
+}
+
+// addWriteLoop measures the bare loop for a produce cell. loop says what file it writes, and how long it warms up.
+func addWriteLoop(ctx context.Context, c *Cell, r *Result, loop limits.Loop) error {
+	p := &c.Workload
 	batches, err := p.spec(c.Seed).Prepare(p.variants())
 	if err != nil {
 		return err
 	}
-	depth := p.Inflight
+	loop.Binary, loop.Dir, loop.Mode, loop.Measure = c.Binary, c.Dir, limits.ModeWrite, p.Measure
+	loop.Requests, loop.Depth = load.ProduceFrames(topic, 1, batches), p.Inflight
 	if p.Acks == "0" {
-		depth = max(depth, unboundedDepth)
+		loop.Depth = max(loop.Depth, unboundedDepth)
 	}
-	st, err := limits.Loop{
-		Binary: c.Binary, Dir: c.Dir, Mode: limits.ModeWrite, Requests: load.ProduceFrames(topic, 1, batches), Depth: depth,
-		FileBytes: room + (64 << 20), MaxBytes: room, Warmup: p.Warmup, Measure: p.Measure,
-	}.Run(ctx)
+	st, err := loop.Run(ctx)
 	if err != nil {
 		return err
 	}
+	r.Warnings = append(r.Warnings, st.Warnings...)
 	// The loop writes one copy. A machine that writes several does no more than a share of that.
 	r.Limits["bytes/s"], r.Metrics["bare-loop-cpu-sec/GB"] = st.BytesPerS()/float64(p.copies()), st.CPUPerGB()
+	if loop.SegmentBytes > 0 {
+		r.Limits[toDisk] = float64(st.Reached) / st.Elapsed.Seconds() / float64(p.copies())
+	}
 	return nil
 }
 
@@ -270,10 +304,12 @@ func runCompression(ctx context.Context, c *Cell, r *Result) error {
 		dial = load.NewLink(p.LinkBytesPerS).Dial
 	}
 	w := b.window(ctx)
-	if err := bound(w, p, room); err != nil {
+	leave, err := b.enterRegime(ctx, w, room)
+	if err != nil {
 		return err
 	}
 	st, err := b.produce(ctx, w, dial)
+	leave()
 	if err != nil {
 		return err
 	}
