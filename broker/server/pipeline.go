@@ -53,6 +53,7 @@ type pipeline struct {
 	handling   *pending // what the reader is inside Handle with
 	writing    bool
 	closed     bool
+	admitting  bool       // the reader waits for room
 	batch      []*pending // reused by the writer
 }
 
@@ -68,8 +69,10 @@ func (p *pipeline) admit(q *pending) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !p.closed && p.count > 0 && (p.count >= p.countMax || p.cost+q.cost > p.costMax) {
+		p.admitting = true
 		p.changed.Wait()
 	}
+	p.admitting = false
 	if p.closed {
 		return false
 	}
@@ -211,16 +214,17 @@ func (p *pipeline) waitEmpty() {
 
 // pipeState is a pipeline at one moment.
 type pipeState struct {
-	writing  bool  // an answer is being written, perhaps to a client that does not read
-	waiting  bool  // one is there that has not been written, perhaps behind an endless long poll
-	inFlight int   // requests without a written answer
-	answers  int64 // written so far
+	writing   bool  // an answer is being written, perhaps to a client that does not read
+	waiting   bool  // one is there that has not been written, perhaps behind an endless long poll
+	inFlight  int   // requests without a written answer
+	answers   int64 // written so far
+	admitting bool  // the reader waits for room, and reads nothing
 }
 
 func (p *pipeline) state() pipeState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return pipeState{p.writing, p.writing || p.ready > 0, p.count, p.answers}
+	return pipeState{p.writing, p.writing || p.ready > 0, p.count, p.answers, p.admitting}
 }
 
 // release gives up what the answer holds. No lock of the pipeline is held: what

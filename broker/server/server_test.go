@@ -497,3 +497,33 @@ func TestDrainAnswersWhatWasAsked(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAClientThatHasGoneBehindEndlessLongPollsIsNoticed: at the bound of requests in flight nobody reads, so the end of the stream is
+// not come to. A client that is there waits as long as it likes.
+func TestAClientThatHasGoneBehindEndlessLongPollsIsNoticed(t *testing.T) {
+	w := start(t, Options{StallMax: time.Hour, IdleMax: 1e6 * time.Hour, InFlightMax: 4}, func(broker.Request, broker.Reply) {})
+	gone, here := w.dial(t), w.dial(t)
+	for i := range int32(6) {
+		gone.send(kmsg.NewPtrFetchRequest(), i)
+		here.send(kmsg.NewPtrFetchRequest(), i)
+	}
+	waitFor(t, "both to be at the bound", func() bool {
+		for _, c := range w.connections() {
+			if !c.pipe.state().admitting {
+				return false
+			}
+		}
+		return len(w.connections()) == 2
+	})
+	gone.Close()
+	w.closeAfter(t, time.Hour, 1)
+	for now := time.Now().Add(1e4 * time.Hour); now.Before(time.Now().Add(2e4 * time.Hour)); now = now.Add(1e3 * time.Hour) {
+		w.sweep(now)
+	}
+	if left := w.connections(); len(left) != 1 || left[0].remote != here.LocalAddr().String() {
+		t.Errorf("%d connections are left", len(left))
+	}
+	if got := w.logs.String(); !strings.Contains(got, errGone.Error()) {
+		t.Errorf("log: %s", got)
+	}
+}

@@ -64,6 +64,16 @@ func (s *socket) close() {
 	s.conn.Close()
 }
 
+// peerClosed says whether the end of the stream, or a reset, has arrived, perhaps behind bytes not read yet.
+func (s *socket) peerClosed() (closed bool) {
+	_ = s.raw.Control(func(fd uintptr) {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(poll, 0)
+		closed = err == nil && n > 0
+	})
+	return closed
+}
+
 // fill reads once into recv, waiting for bytes when there are none. At the end
 // of the stream it gives io.EOF.
 func (s *socket) fill(recv *recvBuffer) error {

@@ -15,6 +15,7 @@ var (
 	errIdle    = errors.New("idle")
 	errStalled = errors.New("the client does not read its answers")
 	errPartial = errors.New("the client does not finish its request")
+	errGone    = errors.New("the client has gone, and its requests are not answered")
 )
 
 // watch is what the sweeper remembers about a connection, to see progress.
@@ -24,6 +25,7 @@ type watch struct {
 	progressAt             time.Time // when the write now going on last moved
 	answerAt               time.Time // since when an answer, with what it pins, waits to be written
 	arrivedAt              time.Time // when the request now half received last grew
+	hereAt                 time.Time // when the client was last known to be there, or an answer went out
 }
 
 func (s *Server) sweepLoop() {
@@ -55,7 +57,7 @@ func (s *Server) sweep(now time.Time) {
 func (c *conn) overdue(now time.Time) error {
 	w := &c.watch
 	if w.activeAt.IsZero() { // the first look: nothing has lasted yet
-		w.activeAt, w.progressAt, w.answerAt, w.arrivedAt = now, now, now, now
+		w.activeAt, w.progressAt, w.answerAt, w.arrivedAt, w.hereAt = now, now, now, now, now
 	}
 	read, written := c.sock.bytesRead.Load(), c.sock.bytesWritten.Load()
 	pipe := c.pipe.state()
@@ -71,6 +73,10 @@ func (c *conn) overdue(now time.Time) error {
 	if read != w.read || !c.sock.holding.Load() {
 		w.arrivedAt = now
 	}
+	// A reader that waits for room does not come to the end of the stream, and a long poll may last for weeks.
+	if pipe.answers != w.answers || !pipe.admitting || !c.sock.peerClosed() {
+		w.hereAt = now
+	}
 	w.read, w.written, w.answers = read, written, pipe.answers
 	o := &c.server.options
 	switch {
@@ -80,6 +86,8 @@ func (c *conn) overdue(now time.Time) error {
 		return fmt.Errorf("%w: an answer could not be written for %v", errStalled, o.IdleMax)
 	case now.Sub(w.arrivedAt) >= o.StallMax:
 		return fmt.Errorf("%w: nothing came for %v", errPartial, o.StallMax)
+	case now.Sub(w.hereAt) >= o.StallMax:
+		return fmt.Errorf("%w for %v", errGone, o.StallMax)
 	case now.Sub(w.activeAt) >= o.IdleMax:
 		return fmt.Errorf("%w for connections.max.idle.ms=%d", errIdle, o.IdleMax.Milliseconds())
 	}
