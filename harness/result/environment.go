@@ -137,7 +137,7 @@ func commit(ctx context.Context) string {
 			return "unknown"
 		}
 		revision = strings.TrimSpace(string(out))
-		out, err = exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=no").Output()
+		out, err = exec.CommandContext(ctx, "git", append([]string{"status", "--porcelain", "--untracked-files=no", "--", ":/"}, notCode...)...).Output()
 		dirty = err == nil && len(out) > 0
 	}
 	if len(revision) > 12 {
@@ -148,6 +148,9 @@ func commit(ctx context.Context) string {
 	}
 	return revision
 }
+
+// notCode is what a run itself writes: that of the experiment before makes no other code of it.
+var notCode = []string{":(top,exclude)results", ":(top,exclude)PAPER.md"}
 
 func cpuModel() string {
 	for line := range lines("/proc/cpuinfo") {
