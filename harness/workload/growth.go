@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-log/tidemark/harness/load"
+	"github.com/tidemark-log/tidemark/storage/record"
 )
 
 func init() { runners[Growth] = runGrowth }
@@ -73,6 +74,17 @@ func (b *bed) checkGrown(sent int64) {
 	b.r.check("size-reached", sent >= b.p.DataBytes*9/10, "it grew to %d MB of %d MB in the time allowed", sent>>20, b.p.DataBytes>>20)
 }
 
+// seekEnd bounds the offsets that are asked for. Under byte offsets one behind the records of the last batch is answered by the next
+// batch, which is not there: nothing is asked within a batch of the log's end.
+func (b *bed) seekEnd(logEnd int64) int64 {
+	if b.c.Broker["lab.offsets"] != "byte" {
+		return logEnd
+	}
+	const overhead = 64 // of a record beside its value, and more than it is
+	batch := record.HeaderSize + b.p.BatchRecords*(b.p.RecordBytes+overhead)
+	return max(logEnd-int64(max(batch, b.p.BatchBytes)), 1)
+}
+
 // seek fetches single batches at random offsets of partition 0 for Measure, and
 // gives <prefix>p50-sec, <prefix>p99-sec and seeks or reads per second.
 func (b *bed) seek(ctx context.Context, prefix string) error {
@@ -81,7 +93,7 @@ func (b *bed) seek(ctx context.Context, prefix string) error {
 	if err != nil {
 		return err
 	}
-	st, err := load.RawSeek{Addr: b.addr(), Topic: b.topic, To: end / int64(b.p.Partitions), Seed: b.c.Seed}.
+	st, err := load.RawSeek{Addr: b.addr(), Topic: b.topic, To: b.seekEnd(end / int64(b.p.Partitions)), Seed: b.c.Seed}.
 		Run(ctx, &load.Window{Measure: b.p.Measure})
 	if err != nil {
 		return err

@@ -15,3 +15,13 @@ func TestDataThatStaysShortOfItsSizeFailsTheCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestNoSeekGoesBehindTheLastBatchsRecords: under byte offsets most offsets of a batch lie behind its records, and are answered by the
+// next one. One of some thousand seeks fell behind those of the last batch, and failed its cell.
+func TestNoSeekGoesBehindTheLastBatchsRecords(t *testing.T) {
+	c := quick(t, Recovery, "lab.offsets=byte", "data_bytes=512KiB", "unflushed_bytes=128KiB", "batch_records=20", "measure=100ms")
+	r, err := Run(t.Context(), c)
+	if err != nil || r.Metrics["seek-p50-sec"] <= 0 {
+		t.Errorf("%v, %v", err, r.Metrics)
+	}
+}
