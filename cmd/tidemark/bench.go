@@ -193,7 +193,7 @@ func benchSweepCommand() *cobra.Command {
 
 func benchCeilingCommand() *cobra.Command {
 	var asJSON bool
-	var only string
+	var only, diskRate string
 	c := workload.Ceiling{Repeats: 8, Measure: time.Second, Seed: 1}
 	cmd := &cobra.Command{
 		Use: "ceiling", Short: "The broker against the machine's and the client's own ceiling, interleaved", Args: cobra.NoArgs,
@@ -201,6 +201,11 @@ func benchCeilingCommand() *cobra.Command {
 order, and give the ratio of each pair with its 95 % interval (exact signed-rank,
 from 6 repeats on). The bare loops serve in a process of their own, as the
 broker does, and are driven by the same driver at the same depth.
+
+With --disk the disk is left as fast as it is. One that takes more than the
+processors can write shows them and not itself, and its row stays unclear. Hold
+it to less with --disk-rate: that limits what the whole machine writes to it
+(cgroup version 1) or what tidemark does (version 2) while it is measured.
 
 Exit status 0 only when every interval lies on the right side of its target.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -212,6 +217,15 @@ Exit status 0 only when every interval lies on the right side of its target.`,
 				if c.Only, err = regexp.Compile(only); err != nil {
 					return fmt.Errorf("--only %s: %w", only, err)
 				}
+			}
+			if diskRate != "" {
+				if c.DiskRate, err = workload.ParseBytes(diskRate); err == nil && c.DiskRate < diskRateMin {
+					err = errors.New("must be at least 1MiB")
+				}
+				if err != nil {
+					return fmt.Errorf("--disk-rate %s: %w", diskRate, err)
+				}
+				c.Disk = true
 			}
 			dir, cleanup, err := scratchDir(c.Dir)
 			if err != nil {
@@ -252,9 +266,13 @@ Exit status 0 only when every interval lies on the right side of its target.`,
 	f.IntVar(&c.Repeats, "repeats", c.Repeats, "how often to measure each pair")
 	f.DurationVar(&c.Measure, "measure", c.Measure, "how long one measurement takes")
 	f.BoolVar(&c.Disk, "disk", false, "the disk regime too: three times a repeat, writes up to 2.5 times the kernel's dirty limit and for 10 s more; 10 to 30 GB each on a machine of 24 GB")
+	f.StringVar(&diskRate, "disk-rate", "", "--disk with the disk held to so many bytes per second, like 500MiB; root and cgroups needed")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of order and payloads")
 	return cmd
 }
+
+// diskRateMin keeps a limit from being one under which nothing ends: at that rate the memory of a small machine is drained in hours.
+const diskRateMin = 1 << 20
 
 func printJSON(v any) error {
 	enc := json.NewEncoder(os.Stdout)

@@ -36,6 +36,9 @@ func TestAWrongCommandLineFailsAndSaysHowToPutItRight(t *testing.T) {
 		{"run batch-size --quick --full", "--quick and --full: choose one"},
 		{"limits --repeats 0", "--repeats 0: want at least 1"},
 		{"bench ceiling --repeats 0", "--repeats 0: want at least 1"},
+		{"bench ceiling --disk-rate fast", "--disk-rate fast: must be a whole number"},
+		{"bench ceiling --disk-rate 100", "--disk-rate 100: must be at least 1MiB"},
+		{"bench ceiling --disk-rate 1GiB --dir /dev/shm", "lies on no block device"},
 	} {
 		root := rootCommand()
 		root.SetArgs(strings.Fields(c.line))

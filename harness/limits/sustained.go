@@ -10,28 +10,35 @@ import (
 	"github.com/tidemark-log/tidemark/harness/sut"
 )
 
-// Sustained appends through the page cache and gives the rate in bytes per second that reach the disk over
-// measure, in the disk regime: that is what the disk takes and no longer what memory does. It writes as a broker
-// does there, in files of a segment's size that are synced behind it (see segments), and what has reached the disk is dropped meanwhile.
-func Sustained(ctx context.Context, dir string, measure time.Duration) (rate float64, warnings []string, err error) {
-	dir, err = os.MkdirTemp(dir, "limits-sustained-")
+// SustainedRate is what Sustained saw.
+type SustainedRate struct {
+	Rate     float64  // bytes per second that reached the disk
+	Filled   bool     // the writer filled the memory: else the disk is the faster of the two, and Rate the writer's own
+	Warnings []string // what else keeps Rate from being that of the disk
+}
+
+// Sustained appends through the page cache over measure, in the disk regime: what reaches the disk is what the disk
+// takes and no longer what memory does. It writes as a broker does there, in files of a
+// segment's size that are synced behind it (see segments), and what has reached the disk is dropped meanwhile.
+func Sustained(ctx context.Context, dir string, measure time.Duration) (SustainedRate, error) {
+	dir, err := os.MkdirTemp(dir, "limits-sustained-")
 	if err != nil {
-		return 0, nil, fmt.Errorf("limits: %w", err)
+		return SustainedRate{}, fmt.Errorf("limits: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	regime, err := sut.EnterDiskRegime(ctx, dir)
 	if err != nil {
-		return 0, nil, err
+		return SustainedRate{}, err
 	}
 	w := newSegments(dir, SegmentBytes)
 	defer w.close()
 	defer sut.DropClean(dir)()
 	written, elapsed, err := sustain(ctx, w, measure, regime)
 	if err != nil {
-		return 0, nil, err
+		return SustainedRate{}, err
 	}
 	reached, err := regime.Reached(written)
-	return float64(reached) / elapsed.Seconds(), regime.Warnings("the file writer"), err
+	return SustainedRate{float64(reached) / elapsed.Seconds(), regime.Filled(), regime.Warnings("the file writer")}, err
 }
 
 // sustain writes, and counts for as long as measure from when the measured part has begun.

@@ -83,14 +83,22 @@ func (c *Cgroup) Used() (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 }
 
-// Close removes the cgroup. Its processes must have ended; the kernel may need a moment to notice.
+// Close removes the cgroup. Its processes must have ended.
 func (c *Cgroup) Close() error {
+	if err := removeCgroup(c.dir); err != nil {
+		return fmt.Errorf("sut: remove cgroup: %w", err)
+	}
+	return nil
+}
+
+// removeCgroup removes an empty cgroup. The kernel may need a moment to notice that its processes have ended.
+func removeCgroup(dir string) error {
 	var err error
 	for range 50 {
-		if err = os.Remove(c.dir); err == nil || os.IsNotExist(err) {
+		if err = os.Remove(dir); err == nil || os.IsNotExist(err) {
 			return nil
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("sut: remove cgroup: %w", err)
+	return err
 }

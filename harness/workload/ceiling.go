@@ -23,6 +23,7 @@ type Ceiling struct {
 	Measure  time.Duration
 	Seed     uint64
 	Disk     bool           // the disk regime too: it writes several times the kernel's dirty limit
+	DiskRate int64          // what the disk is held to in the disk regime, bytes/s; 0: it is left as fast as it is
 	Only     *regexp.Regexp // only rows whose name it matches; nil: all
 	Progress func(done, total int, what string)
 }
@@ -46,7 +47,7 @@ type CeilingRow struct {
 	OursCPU  []float64 `json:"ours_cpu_sec_per_gb,omitempty"`
 	LimitCPU []float64 `json:"limit_cpu_sec_per_gb,omitempty"`
 	Warnings []string  `json:"warnings,omitempty"`
-	// Void counts measurements that failed a check or that writeback throttled; then the outcome is unclear.
+	// Void counts measurements that failed a check or were not in their regime; then the outcome is unclear.
 	Void int `json:"void,omitempty"`
 }
 
@@ -70,7 +71,7 @@ type measured struct {
 	value    float64
 	cpu      float64 // sec/GB of the server; 0: not known
 	warnings []string
-	void     bool // it failed a check, or was throttled
+	void     bool // it failed a check, or was not in its regime
 }
 
 // Run measures everything.
@@ -78,6 +79,9 @@ func (c Ceiling) Run(ctx context.Context) ([]CeilingRow, error) {
 	all := slices.DeleteFunc(c.comparisons(), func(p comparison) bool { return !slices.ContainsFunc(p.against, c.wants) })
 	if len(all) == 0 {
 		return nil, fmt.Errorf("workload: no row of the ceiling matches %q", c.Only)
+	}
+	if err := c.canHold(); err != nil { // now, and not after minutes
+		return nil, err
 	}
 	rng := load.NewRand(c.Seed, 0xce11)
 	for repeat := range c.Repeats {
@@ -241,7 +245,7 @@ func (c Ceiling) bare(name string, target float64, broker map[string]string, key
 func (c Ceiling) limitOf(limit func(context.Context, Cell) (Result, error), metric string, keys ...string) measure {
 	return func(ctx context.Context, seed uint64) (measured, error) {
 		r, err := limit(ctx, c.cell(seed, nil, keys...))
-		return measured{r.Limits[metric], r.Metrics["bare-loop-cpu-sec/GB"], r.Warnings, r.Throttled}, err
+		return measured{r.Limits[metric], r.Metrics["bare-loop-cpu-sec/GB"], r.Warnings, r.Throttled || r.Unfilled}, err
 	}
 }
 

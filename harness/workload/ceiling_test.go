@@ -105,3 +105,14 @@ func TestTheDiskRowSaysWhenNoServerReachesTheDisk(t *testing.T) {
 		}
 	}
 }
+
+// A kernel that takes the limit and does not keep it must not let a disk that was never slow pass for one that was.
+func TestWhatIsFasterThanTheHeldDiskIsVoid(t *testing.T) {
+	const rate = 100e6
+	for value, void := range map[float64]bool{60e6: false, 100e6: false, 104e6: false, 106e6: true, 2e9: true} {
+		m := measured{value: value}
+		if m.seeHeld(rate); m.void != void || void != (len(m.warnings) > 0) {
+			t.Errorf("%v of %v: void %v, %q", value, rate, m.void, m.warnings)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -321,8 +322,16 @@ func setLimits(p *Params, v string) error {
 	return err
 }
 
-// setBytes reads an integer, with underscores and KiB, MiB or GiB allowed.
 func setBytes(field *int64, v string) error {
+	n, err := ParseBytes(v)
+	if err == nil {
+		*field = n
+	}
+	return err
+}
+
+// ParseBytes reads an integer, with underscores and KiB, MiB or GiB allowed.
+func ParseBytes(v string) (int64, error) {
 	digits, shift := strings.ReplaceAll(v, "_", ""), 0
 	for i, suffix := range []string{"KiB", "MiB", "GiB"} {
 		if d, ok := strings.CutSuffix(digits, suffix); ok {
@@ -331,8 +340,7 @@ func setBytes(field *int64, v string) error {
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
 	if err != nil || n < 0 || n > 1<<62>>shift {
-		return fmt.Errorf("must be a whole number, like 65536 or 64KiB")
+		return 0, errors.New("must be a whole number, like 65536 or 64KiB")
 	}
-	*field = n << shift
-	return nil
+	return n << shift, nil
 }

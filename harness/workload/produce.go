@@ -252,9 +252,9 @@ func addWriteLimit(ctx context.Context, c *Cell, r *Result, room int64) error {
 	p := &c.Workload
 	c.Progress("measuring the machine's limit")
 	if p.Regime == RegimeDisk {
-		rate, warnings, err := limits.Sustained(ctx, c.Dir, p.Measure)
-		r.Limits[toDisk] = rate / float64(p.copies())
-		r.Warnings = append(r.Warnings, warnings...)
+		of, err := limits.Sustained(ctx, c.Dir, p.Measure)
+		r.Limits[toDisk], r.Unfilled = of.Rate/float64(p.copies()), !of.Filled
+		r.Warnings = append(r.Warnings, of.Warnings...)
 		return err
 	}
 	return addWriteLoop(ctx, c, r, limits.Loop{FileBytes: room + (64 << 20), MaxBytes: room, Warmup: p.Warmup})

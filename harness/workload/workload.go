@@ -44,6 +44,8 @@ type Result struct {
 	Warnings []string
 	// Throttled: the kernel's writeback took part in a cell of the cache regime.
 	Throttled bool
+	// Unfilled: the writer that a cell of the disk regime is held against did not fill the memory, so what it reached is not the disk's rate.
+	Unfilled bool
 	// Failed checks, by name as in a spec's check list ("offsets-contiguous",
 	// "no-acked-record-lost", "rate-sustained", "counts-match"), with what was seen.
 	// A check that held is present with an empty string; one that the kind cannot make is absent.
