@@ -76,7 +76,8 @@ func (p *partition) listOffset(timestamp int64, epoch int32, answer *kmsg.ListOf
 	case timestamp == timestampLatest:
 		answer.Offset, answer.LeaderEpoch = p.visible, p.epoch
 	case timestamp == timestampEarliest, timestamp == timestampEarliestLocal:
-		answer.Offset, answer.LeaderEpoch = p.log.LogStartOffset(), p.epoch
+		answer.Offset = p.log.LogStartOffset()
+		answer.LeaderEpoch = p.log.EpochAt(answer.Offset) // of the record there, as a client's truncation check wants it, and not of who leads
 	case timestamp == timestampLatestTiered, timestamp == timestampPendingUpload:
 	case timestamp == timestampMax:
 		found, err := p.maxTimestamp()

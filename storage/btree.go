@@ -352,6 +352,9 @@ func (l *btreeLog) AssignEpoch(epoch int32, start int64) error {
 // LatestEpoch is the newest leader epoch.
 func (l *btreeLog) LatestEpoch() int32 { return l.epochs.newest() }
 
+// EpochAt answers from the leader epoch cache.
+func (l *btreeLog) EpochAt(offset int64) int32 { return l.epochs.at(offset) }
+
 // EndOffsetByNextEpoch answers by the rule before KIP-279.
 func (l *btreeLog) EndOffsetByNextEpoch(epoch int32) int64 {
 	return l.epochs.endByNext(epoch, l.end.Load())

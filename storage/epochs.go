@@ -165,6 +165,14 @@ func (c *epochCache) spanning(offset int64) (e epochStart, ok bool) {
 	return e, false
 }
 
+// at is the epoch that offset lies in, -1 when it is not known.
+func (c *epochCache) at(offset int64) int32 {
+	if e, ok := c.spanning(offset); ok {
+		return e.epoch
+	}
+	return -1
+}
+
 // keepLast is for a log that opens empty: of all epochs without a batch, which are forgotten then, the one whose batches were
 // deleted from below the log end stays. By it the log's age is judged, and its end without it would tell of nothing: an election
 // among replicas that are not in sync preferred one that lacked most of what had been committed. Kafka forgets it.

@@ -43,6 +43,8 @@ type Log interface {
 	AssignEpoch(epoch int32, start int64) error
 	// LatestEpoch is the newest leader epoch here, also one that has no batch yet; -1 when there is none.
 	LatestEpoch() int32
+	// EpochAt is the leader epoch that offset lies in, or would be appended in; -1 when it is not known.
+	EpochAt(offset int64) int32
 	// EndOffsetForEpoch gives the largest leader epoch <= asked and the end offset
 	// of that epoch here (KIP-279); the epoch asked and where the oldest one that is
 	// known starts, when that is newer; epoch -1 and offset -1 when none is known.

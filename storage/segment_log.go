@@ -76,6 +76,9 @@ func (l *segmentLog) AssignEpoch(epoch int32, start int64) error {
 // LatestEpoch is the newest leader epoch.
 func (l *segmentLog) LatestEpoch() int32 { return l.epochs.newest() }
 
+// EpochAt answers from the leader epoch cache.
+func (l *segmentLog) EpochAt(offset int64) int32 { return l.epochs.at(offset) }
+
 // EndOffsetByNextEpoch answers by the rule before KIP-279.
 func (l *segmentLog) EndOffsetByNextEpoch(epoch int32) int64 {
 	return l.epochs.endByNext(epoch, l.end.Load())
