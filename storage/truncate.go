@@ -117,7 +117,9 @@ func (l *segmentLog) cutSegment(i int, pos, end int64) error {
 		return err
 	}
 	s.size, s.durable = pos, min(s.durable, pos)
-	s.sealed = false
+	// It may have been sealed. What its indexes say last is of batches that are gone: until it is sealed anew it is
+	// the active segment, whose batches are walked for the largest timestamp.
+	s.sealed, s.closing = false, false
 	if pinned {
 		// What stays behind the cut has to be whole: torn by a power cut it would look
 		// like the end of the log, and recovery would drop the segments that follow.
@@ -133,7 +135,6 @@ func (l *segmentLog) cutSegment(i int, pos, end int64) error {
 		}
 		return l.syncNames()
 	}
-	s.closing = false
 	return l.cutFile(s, pos)
 }
 
