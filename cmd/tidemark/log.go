@@ -20,7 +20,7 @@ func init() { commands = append(commands, logCommand) }
 
 func logCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "log", Short: "Look at the files of a log directory"}
-	cmd.AddCommand(logDumpCommand(), logVerifyCommand())
+	cmd.AddCommand(logDumpCommand(), logVerifyCommand(), logDiffCommand())
 	return cmd
 }
 
@@ -59,13 +59,46 @@ changed. On a directory that a broker writes to, the last batch may look cut off
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Color = isTerminal(os.Stdout)
 			if isTerminal(os.Stderr) {
-				o.Progress = progressBar(os.Stderr)
+				o.Progress = progressBar(os.Stderr, "verify")
 			}
 			return lookAt(args[0], cmd.OutOrStdout(), o, logdump.Verify)
 		},
 	}
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "one JSON object a line")
 	cmd.Flags().BoolVar(&o.Gaps, "gaps", false, "gaps between offsets are no problem (a compacted topic written by Kafka)")
+	return cmd
+}
+
+func logDiffCommand() *cobra.Command {
+	var o logdump.Options
+	cmd := &cobra.Command{
+		Use:   "diff DIR DIR…",
+		Short: "Hold the copies of a partition on several brokers against each other",
+		Long: `Compare a partition's directories on several brokers, batch by batch: below the
+committed offset every replica holds the same bytes. Segments may begin elsewhere
+in each. Compared is from where the last of them begins; each offset at which they
+are not the same is one line, and the exit status is then 1. Brokers that were
+stopped in sync end at the same offset, too; under --tails they need not.`,
+		Example: `  tidemark log diff /tmp/cluster/broker-*/data/orders-0`,
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Color = isTerminal(os.Stdout)
+			if isTerminal(os.Stderr) {
+				o.Progress = progressBar(os.Stderr, "diff")
+			}
+			var copies []logdump.Copy
+			for _, dir := range args {
+				copies = append(copies, logdump.Copy{Name: dir, Dir: filepath.ToSlash(dir)})
+			}
+			result, err := logdump.Diff(vfs.NewReal("", nil), copies, cmd.OutOrStdout(), o)
+			if err == nil && result.Count > 0 {
+				err = fmt.Errorf("differences found: %d", result.Count)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&o.JSON, "json", false, "one JSON object a line")
+	cmd.Flags().BoolVar(&o.Tails, "tails", false, "the logs may end at different offsets: brokers that run, or lagged when they stopped")
 	return cmd
 }
 
@@ -83,8 +116,8 @@ func lookAt(target string, out io.Writer, o logdump.Options, f look) error {
 	return nil
 }
 
-// progressBar shows how far it is once that takes more than two seconds.
-func progressBar(w io.Writer) func(done, total int64) {
+// progressBar shows how far what is done is once that takes more than two seconds.
+func progressBar(w io.Writer, what string) func(done, total int64) {
 	began := time.Now()
 	var bar *progressbar.ProgressBar
 	return func(done, total int64) {
@@ -93,7 +126,7 @@ func progressBar(w io.Writer) func(done, total int64) {
 				return
 			}
 			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true),
-				progressbar.OptionSetDescription("verify"), progressbar.OptionThrottle(200*time.Millisecond), progressbar.OptionClearOnFinish())
+				progressbar.OptionSetDescription(what), progressbar.OptionThrottle(200*time.Millisecond), progressbar.OptionClearOnFinish())
 		}
 		_ = bar.Set64(done)
 	}

@@ -14,6 +14,7 @@ func TestAWrongCommandLineFailsAndSaysHowToPutItRight(t *testing.T) {
 		{"log foo", `unknown command "foo" for "tidemark log"; see tidemark log --help`},
 		{"topic foo", "see tidemark topic --help"},
 		{"sim sweeep", "see tidemark sim --help"},
+		{"log diff one", "usage: tidemark log diff DIR DIR… [flags]"},
 		{"run", "usage: tidemark run FILE|NAME… [flags]"},
 		{"compare one", "usage: tidemark compare RUN RUN [flags]"},
 		{"sim run B1 B2", "usage: tidemark sim run SCENARIO|--seed N [flags]"},

@@ -1,5 +1,6 @@
 // Package logdump explains the files of a log directory, and says what is wrong
-// with them: tidemark log dump and tidemark log verify.
+// with them: tidemark log dump and tidemark log verify. It also holds the copies of a partition
+// against each other: tidemark log diff, and the end of a live run under faults.
 //
 // It reads Kafka's formats by code of its own, apart from the batch itself
 // (storage/record), so that it is a check on the storage layer and not an echo of it. It changes
@@ -24,6 +25,7 @@ type Options struct {
 	JSON    bool // one object a line
 	Color   bool // for a terminal
 	Gaps    bool // gaps between offsets are no problem: a compacted topic of Kafka's
+	Tails   bool // diff: the logs need not end at the same offset, since the brokers run or lag
 	// Progress, unless nil, is called now and then with the bytes of segments read and to read.
 	Progress func(done, total int64)
 }

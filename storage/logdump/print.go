@@ -179,6 +179,10 @@ func (p *textPrinter) print(v any) {
 		p.problem(v)
 	case Summary:
 		p.summary(v)
+	case Difference:
+		fmt.Fprintf(p.w, "%s %s\n", p.paint(red, "difference:"), v)
+	case Comparison:
+		p.comparison(v)
 	default:
 		panic(fmt.Sprintf("BUG: logdump: no text for %T", v))
 	}
@@ -248,6 +252,17 @@ func (p *textPrinter) summary(s Summary) {
 	}
 	fmt.Fprintf(p.w, "%s, %s, %s, %s: %s\n", words.Count(s.Segments, "segment"),
 		words.Count(s.Batches, "batch"), words.Count(s.Records, "record"), size(s.Bytes), verdict)
+}
+
+func (p *textPrinter) comparison(c Comparison) {
+	verdict := p.paint(green, "no differences")
+	if c.Count > 0 {
+		verdict = p.paint(red, words.Count(c.Count, "difference"))
+	}
+	if more := c.Count - len(c.Differences); more > 0 {
+		verdict += fmt.Sprintf(", of which the last %d are not shown", more)
+	}
+	fmt.Fprintf(p.w, "%s, %s in each, %s, from offset %d to %d: %s\n", words.Count(c.Copies, "copy"), words.Count(c.Batches, "batch"), size(c.Bytes), c.From, c.To, verdict)
 }
 
 func checkpointText(file string) string {
