@@ -26,7 +26,8 @@ func chaosCommand() *cobra.Command {
 		Long: `Start brokers and the embedded ZooKeeper as processes of this machine, and play a scenario on
 them under producers and a consumer: kill, bounce, stop, pause, an empty disk, ZooKeeper away. Then heal,
 demand that everything comes to rest, read everything again, and judge it by the checkers that judge
-the simulator's clients. The exit status is 0 only if nothing is violated.
+the simulator's clients. Last, stop the brokers and compare the replicas on their disks, batch by batch.
+The exit status is 0 only if nothing is violated.
 
 What needs a cut network, a held message or lost power is for the simulator: such a scenario is
 refused, with the steps that cannot be played, and the exit status is 2.`,
@@ -107,6 +108,7 @@ func (s *storyWriter) chaos(r *chaos.Report) {
 		s.line("%12s  %s  %s", r.Took, s.paint(inkBad, "BROKEN"), r.Violation)
 	} else {
 		s.line("%12s  %s  everything acknowledged is there, once and in order, and what was read stands", r.Took, s.paint(inkGood, "PASSES"))
+		s.line("%s compared on all replicas: the same to the byte", words.Count(r.Compared, "batch"))
 	}
 	s.line("%s on %s, told %s: %s acknowledged under acks=all, %d under acks=1, %d read on the way",
 		words.Count(r.Faults, "step"), words.Count(r.Brokers, "broker"), words.Count(r.Rounds, "time"), words.Count(r.Acked, "record"), r.AckedWeak, r.Read)

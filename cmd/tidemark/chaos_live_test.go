@@ -84,7 +84,7 @@ func TestAScenarioIsPlayedInTheSimulatorAndOnLiveProcesses(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &r)
 	}
-	if err != nil || r.Violation != "" || r.Faults != 3 || r.Rounds != 1 || r.Brokers != 3 || r.Acked < 50 || r.AckedWeak == 0 || r.Read < r.Acked {
+	if err != nil || r.Violation != "" || r.Faults != 3 || r.Rounds != 1 || r.Brokers != 3 || r.Compared == 0 || r.Acked < 50 || r.AckedWeak == 0 || r.Read < r.Acked {
 		t.Errorf("%v: %+v\n%s", err, r, out)
 	}
 }

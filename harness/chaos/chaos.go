@@ -2,8 +2,8 @@
 // do of its faults, under producers and consumers of franz-go. What the clients saw is judged
 // by the checkers that judge the simulator's clients (experiments/history).
 //
-// It looks at the cluster through its protocol alone: who leads, who is in the ISR, who is the
-// controller. What only the simulator can do (a cut network, a held message, lost power) or
+// While the story goes on it looks at the cluster through its protocol alone: who leads, who is in the ISR, who is the
+// controller. In the end the brokers are stopped and their copies compared. What only the simulator can do (a cut network, a held message, lost power) or
 // know (a replica's log end) is refused before anything starts.
 package chaos
 
@@ -37,9 +37,12 @@ type Report struct {
 	Faults    int           `json:"faults"`
 	Acked     int           `json:"acked"` // records acknowledged under acks=all
 	AckedWeak int           `json:"acked_1"`
-	Read      int           `json:"read"` // by the consumer, while it went on
+	Read      int           `json:"read"`     // by the consumer, while it went on
+	Compared  int64         `json:"compared"` // batches that every replica has, in the end
 	Took      time.Duration `json:"took_ns"`
 	Violation string        `json:"violation"` // "": none
+	// Differences between replicas, a line each; the first of each partition.
+	Differences []string `json:"differences,omitempty"`
 }
 
 const (
@@ -53,7 +56,7 @@ const (
 	lookEvery = 50 * time.Millisecond
 )
 
-// Run starts a cluster, plays the scenario under load, heals, demands that all comes to rest, and judges.
+// Run starts a cluster, plays the scenario under load, heals, demands that all comes to rest, judges, and compares the replicas.
 // A violation is in the report; an error says that it could not be played.
 func Run(ctx context.Context, s *experiments.Scenario, o Options) (*Report, error) {
 	if err := Check(s); err != nil {
@@ -199,7 +202,7 @@ func (r *run) act(ctx context.Context, f *experiments.Fault) error {
 	return nil
 }
 
-// rest heals, and demands what is owed then.
+// rest heals, and demands what is owed then: of the cluster, of what clients saw, of what each broker has.
 func (r *run) rest(ctx context.Context) error {
 	r.say("heal, and come to rest")
 	r.cluster.healAll()
@@ -221,7 +224,10 @@ func (r *run) rest(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.load.judge(ctx)
+	if err := r.load.judge(ctx); err != nil {
+		return err
+	}
+	return r.copies(ctx)
 }
 
 // lateError is what did not come about in time.

@@ -25,7 +25,8 @@ type Counters struct {
 	Delivered int64            `json:"bytes_delivered"`
 	Requests  map[string]int64 `json:"requests"`
 	Status    struct {
-		LogEndOffsets int64 `json:"log_end_offsets"` // sum over partitions
+		HighWatermarks int64 `json:"high_watermarks"` // sums over partitions
+		LogEndOffsets  int64 `json:"log_end_offsets"`
 	} `json:"status"`
 }
 
