@@ -36,7 +36,7 @@ func chaosRounds(t *testing.T) int {
 // TestAClusterSurvivesKills kills (-9) the leader of a partition, the controller, a
 // follower, in turn, under idempotent producers with acks=all, and starts it again.
 // Nothing acknowledged is lost, each producer's records are there once and in order,
-// and what a consumer saw on the way is what stands in the end.
+// what a consumer saw on the way is what stands in the end, and all replicas hold the same.
 func TestAClusterSurvivesKills(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) { surviveKills(t, "") })
 	t.Run("zookeeper", func(t *testing.T) { surviveKills(t, zookeepertest.Start(t).Addr) })
@@ -132,6 +132,7 @@ func TestAClusterRestartsOneByOne(t *testing.T) {
 		}
 	}
 	others.stop()
+	c.compareAtTheEnd("stock")
 	l.stop()
 	t.Logf("%d records acknowledged through 6 restarts", l.count.Load())
 }
@@ -394,7 +395,7 @@ func (l *clusterLoad) until(what string, holds func() bool) {
 	}
 }
 
-// stop ends the load and judges it.
+// stop ends the load and judges it; when the test ends the replicas are compared.
 func (l *clusterLoad) stop() {
 	l.t.Helper()
 	close(l.end)
@@ -427,4 +428,5 @@ func (l *clusterLoad) stop() {
 		}
 	}
 	l.count.Store(l.total())
+	l.c.compareAtTheEnd("kills")
 }

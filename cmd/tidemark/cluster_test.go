@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -27,6 +28,8 @@ type liveCluster struct {
 	*sut.Cluster
 	t   *testing.T
 	dir string
+	// drained: topics in which every replica has everything, and nobody writes any more; compared once the brokers have stopped.
+	drained map[string][]kmsg.MetadataResponseTopicPartition
 }
 
 func (c *liveCluster) seeds() []string { return c.Addrs() }
@@ -57,7 +60,7 @@ func startClusterOf(t *testing.T, spec sut.ClusterSpec, settings ...string) *liv
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &liveCluster{started, t, spec.Dir}
+	c := &liveCluster{Cluster: started, t: t, dir: spec.Dir, drained: map[string][]kmsg.MetadataResponseTopicPartition{}}
 	t.Cleanup(c.end)
 	return c
 }
@@ -79,9 +82,44 @@ func (c *liveCluster) end() {
 	}
 	if err := c.Stop(); err != nil {
 		c.t.Error(err)
+	} else {
+		c.sameCopies()
 	}
 	if c.t.Failed() {
 		c.tellLogs()
+	}
+}
+
+// compareAtTheEnd has the copies of a topic compared when the test ends and all brokers have stopped. The last write was
+// acknowledged under acks=all; nobody writes to it any more, and no broker is killed.
+func (c *liveCluster) compareAtTheEnd(topic string) {
+	c.t.Helper()
+	c.awaitISR(topic, len(c.Brokers))
+	for _, t := range c.await(1, topic+" is in sync", isrOf(topic, len(c.Brokers))).Topics {
+		if *t.Topic == topic {
+			c.drained[topic] = t.Partitions
+		}
+	}
+}
+
+// sameCopies holds what the stopped brokers have on their disks against each other. What differs is kept.
+func (c *liveCluster) sameCopies() {
+	for _, topic := range slices.Sorted(maps.Keys(c.drained)) {
+		all, err := c.CompareCopies(topic, c.drained[topic])
+		if err != nil {
+			c.t.Error(err)
+			continue
+		}
+		c.t.Logf("%s: %d batches of %d partitions compared on all replicas", topic, all.Batches, all.Partitions)
+		if all.Count == 0 {
+			continue
+		}
+		c.t.Errorf("%s: replicas differ at %d offsets:\n%s", topic, all.Count, strings.Join(all.Differences, "\n"))
+		kept, err := os.MkdirTemp("", "tidemark-replicas-differ-")
+		if err == nil {
+			err = os.CopyFS(kept, os.DirFS(c.dir))
+		}
+		c.t.Logf("what they have is kept in %s (%v)", kept, err)
 	}
 }
 

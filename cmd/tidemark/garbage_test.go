@@ -3,15 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -233,41 +229,4 @@ func TestBrokersThatAnswerGarbage(t *testing.T) {
 			t.Errorf("nobody says %q", what)
 		}
 	}
-	c.sameLogs("kills", loadPartitions)
-}
-
-// sameLogs waits until the logs of a topic are the same on all brokers, byte by byte.
-func (c *liveCluster) sameLogs(topic string, partitions int) {
-	c.t.Helper()
-	ctx := patient(c.t)
-	for p := range partitions {
-		for {
-			var logs [][]byte
-			for _, b := range c.Brokers {
-				logs = append(logs, readLog(c.t, filepath.Join(b.DataDir(), fmt.Sprintf("%s-%d", topic, p))))
-			}
-			if len(logs[0]) > 0 && !slices.ContainsFunc(logs, func(l []byte) bool { return !bytes.Equal(l, logs[0]) }) {
-				break
-			}
-			if ctx.Err() != nil {
-				c.t.Errorf("partition %d: the replicas differ: %d, %d and %d bytes", p, len(logs[0]), len(logs[1]), len(logs[2]))
-				break
-			}
-		}
-	}
-}
-
-// readLog gives a partition's segments, one after the other.
-func readLog(t *testing.T, dir string) (all []byte) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.log"))
-	slices.Sort(files)
-	for _, name := range files {
-		b, e := os.ReadFile(name)
-		all, err = append(all, b...), errors.Join(err, e)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
