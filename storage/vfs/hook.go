@@ -162,6 +162,7 @@ func (h *hookFS) BeginSyncDir(dir string) (finish func() error) {
 
 func (h *hookFS) beginSync(begin, end OpKind, name string, s Syncer) (finish func() error) {
 	if err := h.before(Op{Kind: begin, Name: name}); err != nil {
+		failSync(s, err)
 		return func() error { return err }
 	}
 	inner := s.Sync
@@ -170,6 +171,7 @@ func (h *hookFS) beginSync(begin, end OpKind, name string, s Syncer) (finish fun
 	}
 	return func() error {
 		if err := h.before(Op{Kind: end, Name: name}); err != nil {
+			failSync(s, err)
 			return err
 		}
 		return inner()
@@ -234,6 +236,7 @@ func (f *hookFile) Preallocate(offset, n int64) error {
 
 func (f *hookFile) Sync() error {
 	if err := f.h.before(Op{Kind: OpSync, Name: f.Name()}); err != nil {
+		failSync(f.File, err)
 		return err
 	}
 	return f.File.Sync()

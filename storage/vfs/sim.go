@@ -19,7 +19,8 @@ import (
 // sure to hold. Bytes reach the second by Sync of their file, names by SyncDir of
 // their directory. Crash leaves what is sure and a random part of the rest, as it is
 // now or was between two writes, for the kernel writes back when it likes; Kill
-// leaves all of it, as the page cache outlives a process. The same calls and the
+// leaves all of it, as the page cache outlives a process. A Sync that a hook fails loses what it was to write, as
+// on Linux: see SyncFailer. The same calls and the
 // same random source give the same disk, always.
 //
 // Files are sparse: a preallocated or truncated-up gigabyte costs nothing. Names

@@ -88,8 +88,21 @@ func (s *Sim) crashNames(rng *rand.Rand, lost *Lost) {
 	s.volatileNames = ops[:0]
 }
 
-// crash picks one version of each volatile sector, and of the size.
+// crash picks one version of each volatile sector, and of the size. What failed syncs lost goes
+// as a whole, or in part: some of it may have reached the disk before the failure.
 func (d *simData) crash(rng *rand.Rand, lost *Lost) {
+	if l := d.lost(); l != nil && rng.IntN(2) == 0 {
+		for _, n := range slices.Sorted(maps.Keys(l.sectors)) {
+			d.setSector(n, l.sectors[n].first)
+			lost.SectorsLost++
+		}
+		if l.size != noSize {
+			size := l.size
+			d.cut(min(d.size, size))
+			d.size = size
+		}
+		d.layers = d.layers[1:]
+	}
 	were := map[int64][]*[SectorBytes]byte{} // oldest first, without the present one
 	for _, l := range d.layers {
 		for _, n := range slices.Sorted(maps.Keys(l.sectors)) {
@@ -98,6 +111,9 @@ func (d *simData) crash(rng *rand.Rand, lost *Lost) {
 	}
 	sizes, low := []int64{d.size}, d.size
 	for _, l := range d.layers {
+		if l.size == noSize {
+			continue
+		}
 		if sizes = append(sizes, l.size); l.low < l.size {
 			sizes = append(sizes, l.low)
 		}

@@ -22,7 +22,8 @@ type simData struct {
 	pages map[int64]*[simPage]byte // by offset / simPage; a missing page is zeros
 
 	// layers are the volatile writes, oldest first. A BeginSync seals the newest,
-	// and its finish makes the sealed one and those before it durable.
+	// and its finish makes the sealed one and those before it durable. The first may be
+	// of what failed syncs lost, which stays.
 	layers    []layer
 	lastLayer int64 // number of the newest layer
 	sealed    bool  // the next write begins a layer
@@ -32,6 +33,7 @@ type simData struct {
 // it, so what was there in between may be what a crash leaves.
 type layer struct {
 	n       int64
+	lost    bool               // by a failed sync: no later one makes it durable
 	size    int64              // of the file when the layer began
 	low     int64              // the smallest since
 	sectors map[int64]versions // of written sectors
@@ -69,14 +71,16 @@ func (s *Sim) touch(ino *inode, off, end int64) {
 	if len(ino.layers) == 0 {
 		s.volatileFiles = append(s.volatileFiles, ino)
 	}
-	if len(ino.layers) == 0 || ino.sealed {
+	if n := len(ino.layers); n == 0 || ino.sealed || ino.layers[n-1].lost {
 		ino.lastLayer++
-		ino.layers = append(ino.layers, layer{ino.lastLayer, ino.size, ino.size, map[int64]versions{}})
+		ino.layers = append(ino.layers, layer{n: ino.lastLayer, size: ino.size, low: ino.size, sectors: map[int64]versions{}})
 		ino.sealed = false
 	}
 	sectors := ino.layers[len(ino.layers)-1].sectors
 	for n := off / SectorBytes; n*SectorBytes < end; n++ {
 		if v, written := sectors[n]; written {
+			sectors[n] = v.note(ino.sector(n))
+		} else if v, lost := ino.rewriteSector(n); lost {
 			sectors[n] = v.note(ino.sector(n))
 		} else {
 			sectors[n] = versions{first: ino.sector(n)}
@@ -130,6 +134,7 @@ func (s *Sim) setSize(ino *inode, size int64) {
 	if !ino.gone {
 		l := &ino.layers[len(ino.layers)-1]
 		l.low = min(l.low, size)
+		ino.rewriteSize()
 	}
 	for _, n := range ino.pagesFrom(size) {
 		s.touch(ino, max(size, n*simPage), min((n+1)*simPage, ino.size))
@@ -170,11 +175,8 @@ func (s *Sim) settle(ino *inode, upTo int64) {
 	if len(ino.layers) == 0 {
 		return
 	}
-	ino.layers = slices.DeleteFunc(ino.layers, func(l layer) bool { return l.n <= upTo })
-	if len(ino.layers) == 0 {
-		ino.sealed = false
-		s.volatileFiles = slices.DeleteFunc(s.volatileFiles, func(f *inode) bool { return f == ino })
-	}
+	ino.layers = slices.DeleteFunc(ino.layers, func(l layer) bool { return l.n <= upTo && !l.lost })
+	s.forgetDurable(ino)
 }
 
 // simFile is one open file of one incarnation of the process.
@@ -255,7 +257,10 @@ func (f *simFile) WriteAt(b []byte, off int64) (int, error) {
 		at := off + int64(done)
 		done += copy(f.ino.page(at / simPage)[at%simPage:], b[done:])
 	}
-	f.ino.size = max(f.ino.size, end)
+	if end >= f.ino.size {
+		f.ino.size = end
+		f.ino.rewriteSize()
+	}
 	return len(b), nil
 }
 

@@ -71,7 +71,8 @@ type Info struct {
 
 // File holds bytes that are volatile until a Sync of it has succeeded. After a
 // failed Sync nothing is known of them: close the file, take its log directory
-// offline, recover.
+// offline, recover. They may be read as written, and another Sync may succeed, though the disk never
+// gets them: only what is written again is the next Sync's to make durable.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
