@@ -57,7 +57,10 @@ import (
 // Durability differs from the log's in one way that no setting hides. A kill
 // loses nothing. After a power cut, what was flushed is whole only if nothing
 // was appended since: a later transaction that was not flushed may have reached
-// the disk in part, and bbolt has no journal to undo it.
+// the disk in part, and bbolt has no journal to undo it. Nor is what a failed sync left
+// written again after a restart on the same boot: bbolt does not know which pages those were,
+// and writing all would cost what the tree holds. A power cut after that may lose or
+// damage the tree, though opening it has synced it.
 type btreeLog struct {
 	dir   *Dir
 	db    *bbolt.DB

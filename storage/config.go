@@ -68,6 +68,9 @@ type LogConfig struct {
 	// TrustTail is a planted fault, for tests and the simulator: recovery takes the
 	// tail of a log as it stands and sums nothing. No setting reaches it.
 	TrustTail bool
+	// TrustPageCache is another: what a process before left is taken for durable once a
+	// sync succeeds, though nothing of it was written again.
+	TrustPageCache bool
 }
 
 // DefaultLogConfig holds Kafka's defaults, and the first value of each of our switches.

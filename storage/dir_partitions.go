@@ -38,7 +38,7 @@ func (d *Dir) Open(topic string, topicID [16]byte, partition int32, cfg LogConfi
 		l, rep, err = openSegmentLog(d, d.file(tp.dirName()), cfg, saved, now)
 	case EngineBTree:
 		if !saved.created && !saved.clean { // as segmentLog.settle: the process before may have been killed before its sync
-			err = syncPath(d.fs, path.Join(d.file(tp.dirName()), partitionFile))
+			err = rewritePath(d.fs, path.Join(d.file(tp.dirName()), partitionFile), checkpointBytesMax)
 		}
 		if err == nil {
 			l, rep, err = openBTree(d, d.file(tp.dirName()), cfg, now)

@@ -18,6 +18,7 @@ type flushedParts struct {
 type flushedSegment struct {
 	s    *segment
 	size int64
+	left *leftover // it is written again
 	// Whether its indexes are synced too, and whether it was complete then.
 	indexes, sealed bool
 }
@@ -83,7 +84,7 @@ func (l *segmentLog) captureSegment(f *Flush, s *segment) error {
 	}
 	part := flushedSegment{s: s, size: s.size, sealed: s.closing}
 	if s.durable < s.size {
-		f.Steps = append(f.Steps, s.log)
+		f.Steps, part.left = append(f.Steps, l.syncer(s)), s.left
 	}
 	// Written now, though not made durable, so that below the recovery point no
 	// entry is missing after a kill.
@@ -133,6 +134,9 @@ func (l *segmentLog) EndFlush(f *Flush, err error) {
 	}
 	for _, p := range f.parts.segments {
 		p.s.durable = max(p.s.durable, p.size)
+		if p.s.left == p.left {
+			p.s.left = nil
+		}
 		p.s.sealed = p.s.sealed || p.sealed
 		p.s.indexDue = p.s.indexDue && !p.indexes
 	}

@@ -5,6 +5,25 @@
 // storage/vfs. It never waits for durability by itself on the append path: what
 // must reach the disk is handed out as a Flush, and counts only once the caller
 // says that it succeeded.
+//
+// What a failed sync leaves. Linux reports that a write did not reach the disk once, and
+// then keeps the pages, readable and counted as written: a later sync succeeds and
+// writes nothing. So after a failed write or sync the log directory is offline until another process
+// opens it, and that process takes no sync for proof of what it has not written
+// itself. Of each file that a process leaves in an unclean stop:
+//
+//   - The batches above the recovery point are written again by the first flush (see leftover);
+//     those below it a sync has covered that succeeded.
+//   - The indexes are believed up to the newest producer snapshot below the recovery point, and
+//     made anew from there.
+//   - A producer snapshot above it may be lost in a later power cut, which its CRC tells and a longer
+//     walk makes up for; the one that retention relies on is written again before the batches go.
+//   - partition.metadata is written again before anything is appended.
+//   - Checkpoints, the leader epochs and the mark of a clean shutdown are new files, renamed
+//     only after their sync succeeded; one whose sync failed never gets its name.
+//   - Names are the file system's journal's, which tries again, or fails for good and with it all that follows.
+//
+// lab.storage.engine=btree does not keep this promise: see btreeLog.
 package storage
 
 import (

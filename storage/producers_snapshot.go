@@ -193,7 +193,8 @@ func (l *segmentLog) saveSnapshotAt(offset int64) error {
 
 // keepProducers syncs the producers' state at base, before the batches
 // below it go: it alone knows then of producers that wrote nothing since. A flush
-// that has it under way may come too late.
+// that has it under way may come too late. It may be of an earlier process, whose sync
+// of it failed, so it is written again (see leftover).
 func (l *segmentLog) keepProducers(base int64) error {
 	if len(l.producers.byID) == 0 {
 		return nil
@@ -205,7 +206,7 @@ func (l *segmentLog) keepProducers(base int64) error {
 		base = l.end.Load()
 	}
 	name := path.Join(l.path, offsetName(base, snapshotSuffix))
-	if err := syncPath(l.fs, name); err != nil {
+	if err := rewritePath(l.fs, name, snapshotBytesMax); err != nil {
 		return l.fail("fsync", name, 0, err)
 	}
 	return nil

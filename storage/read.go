@@ -384,13 +384,15 @@ func (l *segmentLog) holds(s *segment, pos int64, h record.Header) bool {
 	return err == nil && sum == h.CRC
 }
 
+// batchCRCFrom is where in a batch the bytes begin that its CRC covers.
+const batchCRCFrom = 21
+
 // batchCRC sums the bytes that a batch's CRC covers, a chunk at a time.
 func batchCRC(r io.ReaderAt, pos int64, size int) (uint32, error) {
-	const crcFrom = 21
 	buf := walkBufs.Get().(*walkBuf)
 	defer walkBufs.Put(buf)
 	sum := uint32(0)
-	for at := crcFrom; at < size; {
+	for at := batchCRCFrom; at < size; {
 		n := min(walkChunk, size-at)
 		if err := readFull(r, buf[:n], pos+int64(at)); err != nil {
 			return 0, err

@@ -29,7 +29,12 @@ func (l *segmentLog) recoverSegment(i int, pos, expected, recoveryPoint int64, r
 	defer w.done()
 	reason := ""
 	s.size = pos
+	unflushed, first := size, expected // where the part begins that no flush is known to cover
+	defer func() { l.leave(s, unflushed, first) }()
 	for s.size < size {
+		if expected >= recoveryPoint && unflushed == size {
+			unflushed, first = s.size, expected
+		}
 		h, err := w.header(s.size)
 		if err == nil {
 			if nextBase >= 0 && h.NextOffset() > nextBase {

@@ -48,8 +48,10 @@ type segment struct {
 	created    int64  // wall time in ms when this process made or opened it
 
 	durable int64 // log bytes that a flush has made durable
-	sealed  bool  // a later segment exists, and this one's indexes are durable too
-	closing bool  // a later segment exists
+	// left is the part that the process before left and that is yet to be written again; nil: none.
+	left    *leftover
+	sealed  bool // a later segment exists, and this one's indexes are durable too
+	closing bool // a later segment exists
 	// indexDue: a producer snapshot was written inside the segment, so the next flush syncs the indexes.
 	indexDue bool
 	whole    bool // the last time index entry has the largest timestamp

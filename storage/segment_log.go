@@ -254,8 +254,9 @@ func (l *segmentLog) foreign() (steps []vfs.Syncer) {
 	return steps
 }
 
+// idSyncer writes partition.metadata again: see leftover.
 func (l *segmentLog) idSyncer() vfs.Syncer {
-	return pathSyncer{l.fs, path.Join(l.path, partitionFile)}
+	return pathRewriter{l.fs, path.Join(l.path, partitionFile), checkpointBytesMax}
 }
 
 var errClosed = errors.New("log is closed")

@@ -153,6 +153,7 @@ func (l *segmentLog) cutFile(s *segment, pos int64) error {
 	if err := l.open(s); err != nil {
 		return l.fail("truncate", s.path(), pos, err)
 	}
+	s.left.cut(pos)
 	if err := s.log.Truncate(pos); err != nil {
 		return l.fail("truncate", s.path(), pos, err)
 	}
@@ -171,7 +172,7 @@ func (l *segmentLog) syncLog(s *segment) error {
 	if err := l.open(s); err != nil {
 		return l.fail("fsync", s.path(), s.size, err)
 	}
-	if err := s.log.Sync(); err != nil {
+	if err := l.syncer(s).Sync(); err != nil {
 		return l.fail("fsync", s.path(), s.size, err)
 	}
 	return nil
