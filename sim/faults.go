@@ -42,7 +42,7 @@ func (w *World) drawFault() {
 			i.fail = drawFailure(w.rng)
 			w.after(&i.process, w.between(50*time.Millisecond, time.Second), func() { // somebody notices, and restarts it
 				if i.down || i.fail == nil {
-					w.crash(w.drawPower())
+					w.crash(w.drawPower() && w.chance(2)) // most often the machine runs on, and what the disk did not get is still read
 				}
 			})
 		}
@@ -55,6 +55,9 @@ func drawFailure(rng *rand.Rand) *failure {
 		[]vfs.OpKind{vfs.OpOpen, vfs.OpRename, vfs.OpRemove}, []vfs.OpKind{vfs.OpRead})}
 	if rng.IntN(3) == 0 {
 		f.err = vfs.ErrNoSpace
+	}
+	if f.kinds[0] == vfs.OpSync { // there are few
+		f.in = 1 + f.in%5
 	}
 	return f
 }
@@ -103,6 +106,9 @@ func (w *World) crash(power bool) {
 		w.cutPower()
 	} else {
 		w.trace.probe("kill")
+		if i.unsynced {
+			w.trace.probe("restart on the same boot after a failed sync")
+		}
 		w.trace.say(w.now, "kill")
 		w.disk.Kill()
 	}

@@ -39,6 +39,7 @@ type incarnation struct {
 	syncs    int  // under way
 	down     bool // a log directory went offline
 	injected bool // an operation was made to fail
+	unsynced bool // that was the sync of a file
 
 	sessions []*coord.ModelClient // with the coordination service, oldest first
 }
@@ -172,6 +173,7 @@ func (i *incarnation) failOp(op vfs.Op, f *failure) error {
 		err = errors.Join(err, f.err)
 	}
 	i.w.trace.probe("I/O error")
+	i.unsynced = i.unsynced || op.Kind == vfs.OpSync || op.Kind == vfs.OpSyncEnd
 	i.say("%s of %s fails", op.Kind.String(), op.Name)
 	i.injected = true
 	if op.Kind == vfs.OpWrite && op.Len > 1 && i.w.chance(2) {

@@ -36,6 +36,15 @@ var plants = map[string]planted{
 		},
 		onOp: failSyncThenPower,
 	},
+	"page-cache-trusted": {
+		doc: "after a failed sync and a restart the next sync counts for what only the page cache holds",
+		change: func(c *config) {
+			durable(c)
+			c.kills = true
+			c.broker.Log.TrustPageCache = true
+		},
+		onOp: failSyncThenKill,
+	},
 	"resend-acked-early": {
 		doc: "a resend is acknowledged although the sync of its first send is under way",
 		change: func(c *config) {
@@ -153,6 +162,22 @@ func failSyncThenPower(w *World, i *incarnation, op vfs.Op) error {
 	}
 	i.injected = true
 	w.after(&i.process, 3*time.Millisecond, func() { w.crash(true) })
+	return fmt.Errorf("%w: %s", vfs.ErrInjected, op)
+}
+
+// failSyncThenKill fails one sync of a log in twenty; the broker is started again on the same
+// boot, and some time later the power fails.
+func failSyncThenKill(w *World, i *incarnation, op vfs.Op) error {
+	if op.Kind != vfs.OpSyncEnd || !strings.HasSuffix(op.Name, ".log") || !i.open || w.healed || i.injected || !w.chance(20) {
+		return nil
+	}
+	i.injected = true
+	w.after(&i.process, 3*time.Millisecond, w.kill)
+	w.after(nil, w.between(500*time.Millisecond, time.Second), func() {
+		if !w.healed {
+			w.crash(true)
+		}
+	})
 	return fmt.Errorf("%w: %s", vfs.ErrInjected, op)
 }
 

@@ -151,7 +151,7 @@ var probeNames = []string{
 	"kill", "power cut", "power cut that lost sectors", "power cut that lost names", "crash between operations",
 	"crash in the middle of a write", "crash while starting", "crash while shutting down",
 	"clean shutdown", "power cut right after a clean shutdown",
-	"I/O error", "log directory offline", "connection broken", "answer lost with its connection", "answer that outlived its broker",
+	"I/O error", "log directory offline", "restart on the same boot after a failed sync", "connection broken", "answer lost with its connection", "answer that outlived its broker",
 	"torn tail cut", "damage reported", "recovered log shorter than before", "acknowledged but not durable batch lost",
 	"segments deleted by retention", "records deleted", "offset out of range", "region outlived its file's name",
 	"batch sent again", "idempotent session begun anew", "producer gave a batch up",
