@@ -26,9 +26,28 @@ var placeSince = map[int64]int16{
 	timestampLatest: 1, timestampEarliest: 1, timestampMax: 7, timestampEarliestLocal: 8, timestampLatestTiered: 9, timestampPendingUpload: 11,
 }
 
+// A partition that a request names twice is answered with INVALID_REQUEST, as Kafka does. A lookup by timestamp
+// may decompress a batch: a hundred thousand of them for a megabyte's request would take hours.
+type askedPartition struct {
+	topic     string
+	partition int32
+}
+
+// timesAsked counts how often a request names each partition.
+func timesAsked(req *kmsg.ListOffsetsRequest) map[askedPartition]int {
+	times := map[askedPartition]int{}
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			times[askedPartition{req.Topics[i].Topic, req.Topics[i].Partitions[j].Partition}]++
+		}
+	}
+	return times
+}
+
 func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) *kmsg.ListOffsetsResponse {
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 	m := b.meta.Load()
+	named := timesAsked(req)
 	resp.Topics = make([]kmsg.ListOffsetsResponseTopic, len(req.Topics))
 	for i := range req.Topics {
 		rt, t := &req.Topics[i], &resp.Topics[i]
@@ -39,6 +58,10 @@ func (b *Broker) listOffsets(req *kmsg.ListOffsetsRequest) *kmsg.ListOffsetsResp
 			answer.Default()
 			answer.Partition = rp.Partition
 			answer.Timestamp, answer.Offset, answer.LeaderEpoch = -1, -1, -1
+			if named[askedPartition{rt.Topic, rp.Partition}] > 1 {
+				answer.ErrorCode = codeInvalidRequest
+				continue
+			}
 			if since, known := placeSince[rp.Timestamp]; rp.Timestamp < 0 && (!known || req.Version < since) {
 				answer.ErrorCode = codeUnsupportedVersion
 				continue
@@ -119,8 +142,11 @@ func (p *partition) maxTimestamp() (timestamped, error) {
 	if err != nil || !best.ok {
 		return best, err
 	}
-	// low is a timestamp that is there; high one that neither is nor is passed.
+	// best is one that is there; high a timestamp that neither is nor is passed.
 	high := int64(noLimit)
+	if f, err := p.offsetForTimestamp(high); err != nil || f.ok {
+		return f, err
+	}
 	for step := int64(1); best.timestamp < noLimit-step; step *= 2 {
 		f, err := p.offsetForTimestamp(best.timestamp + step)
 		if err != nil {
@@ -132,7 +158,7 @@ func (p *partition) maxTimestamp() (timestamped, error) {
 		}
 		best = f
 	}
-	for best.timestamp+1 < high {
+	for best.timestamp < high-1 { // a record of an unread batch may have the largest of all, and that plus 1 is the least
 		middle := best.timestamp + (high-best.timestamp)/2
 		f, err := p.offsetForTimestamp(middle)
 		switch {

@@ -1,8 +1,10 @@
 package broker_test
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"strconv"
@@ -408,13 +410,13 @@ func (c *conversation) doRequest(t *testing.T, d *datadriven.TestData) {
 }
 
 // doProduce sends one batch: produce t/0 [acks=1] [records=1] [pid= epoch= seq=]
-// [codec=gzip] [ago=1h: age of its timestamps] [v=9] [bad=crc|magic|two|count|transactional] [txn=id].
+// [codec=gzip] [ago=1h: age of its timestamps] [at=ms: these themselves] [v=9] [bad=crc|magic|two|count|transactional|latest] [txn=id].
 func (c *conversation) doProduce(t *testing.T, d *datadriven.TestData) {
 	topic, partition := topicAndPartition(t, d)
 	acks, records, version, codec, bad, ago := 1, 1, 9, "none", "", "0s"
-	pid, epoch, seq := int64(-1), -1, -1
+	pid, epoch, seq, at := int64(-1), -1, -1, int64(math.MinInt64)
 	for name, into := range map[string]any{
-		"acks": &acks, "records": &records, "v": &version, "codec": &codec, "bad": &bad, "ago": &ago, "pid": &pid, "epoch": &epoch, "seq": &seq,
+		"acks": &acks, "records": &records, "v": &version, "codec": &codec, "bad": &bad, "ago": &ago, "pid": &pid, "epoch": &epoch, "seq": &seq, "at": &at,
 	} {
 		d.MaybeScanArgs(t, name, into)
 	}
@@ -429,8 +431,11 @@ func (c *conversation) doProduce(t *testing.T, d *datadriven.TestData) {
 	b := record.NewBuilder(k)
 	b.ProducerID, b.ProducerEpoch, b.BaseSequence = pid, int16(epoch), int32(seq)
 	b.Transactional = bad == "transactional"
+	if at == math.MinInt64 {
+		at = c.env.Wall().Add(-age).UnixMilli()
+	}
 	for i := range records {
-		b.Append(c.env.Wall().Add(-age).UnixMilli(), nil, []byte("value "+strconv.Itoa(i)))
+		b.Append(at, nil, []byte("value "+strconv.Itoa(i)))
 	}
 	batch := b.Build(nil)
 	switch bad {
@@ -440,6 +445,9 @@ func (c *conversation) doProduce(t *testing.T, d *datadriven.TestData) {
 		batch[16] = 1
 	case "two":
 		batch = b.Build(batch)
+	case "latest": // the header's latest timestamp is less than the record's
+		binary.BigEndian.PutUint64(batch[35:], uint64(c.env.Wall().UnixMilli()))
+		record.FixCRC(batch)
 	case "count":
 		batch[60]++
 		record.FixCRC(batch)
