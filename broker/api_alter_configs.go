@@ -13,15 +13,31 @@ import (
 //
 // Left out: loggers; defaults for all brokers.
 
+// namedResource is a resource as a request names it.
+type namedResource struct {
+	kind kmsg.ConfigResourceType
+	name string
+}
+
+// whyResourceTwice is said of each of them: which change was meant is not known.
+const whyResourceTwice = "the resource is named twice in one request"
+
 func (b *Broker) handleAlterConfigs(req *kmsg.AlterConfigsRequest, reply Reply) {
 	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
 	resp.Resources = make([]kmsg.AlterConfigsResponseResource, len(req.Resources))
 	end := newCountdown(len(req.Resources), func() { reply(Answer{Body: resp}) })
+	named := map[namedResource]int{}
+	for i := range req.Resources {
+		named[namedResource{req.Resources[i].ResourceType, req.Resources[i].ResourceName}]++
+	}
 	for i := range req.Resources {
 		asked, answer := &req.Resources[i], &resp.Resources[i]
 		answer.Default()
 		answer.ResourceType, answer.ResourceName = asked.ResourceType, strings.Clone(asked.ResourceName)
 		next, code, why := replacement(asked.Configs)
+		if named[namedResource{asked.ResourceType, asked.ResourceName}] > 1 {
+			code, why = codeInvalidRequest, whyResourceTwice
+		}
 		change := func(configResource, map[string]string) (map[string]string, int16, string) { return next, code, why }
 		b.alterConfig(asked.ResourceType, answer.ResourceName, req.ValidateOnly, change, func(code int16, why string) {
 			if code != codeNone {
@@ -51,12 +67,19 @@ func (b *Broker) handleIncrementalAlterConfigs(req *kmsg.IncrementalAlterConfigs
 	resp := req.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
 	resp.Resources = make([]kmsg.IncrementalAlterConfigsResponseResource, len(req.Resources))
 	end := newCountdown(len(req.Resources), func() { reply(Answer{Body: resp}) })
+	named := map[namedResource]int{}
+	for i := range req.Resources {
+		named[namedResource{req.Resources[i].ResourceType, req.Resources[i].ResourceName}]++
+	}
 	for i := range req.Resources {
 		asked, answer := &req.Resources[i], &resp.Resources[i]
 		answer.Default()
 		answer.ResourceType, answer.ResourceName = asked.ResourceType, strings.Clone(asked.ResourceName)
-		edits := cloneEdits(asked.Configs)
+		edits, twice := cloneEdits(asked.Configs), named[namedResource{asked.ResourceType, asked.ResourceName}] > 1
 		change := func(r configResource, own map[string]string) (map[string]string, int16, string) {
+			if twice {
+				return nil, codeInvalidRequest, whyResourceTwice
+			}
 			return r.edit(own, edits)
 		}
 		b.alterConfig(asked.ResourceType, answer.ResourceName, req.ValidateOnly, change, func(code int16, why string) {

@@ -40,8 +40,8 @@ func (b *Broker) handleCreatePartitions(req *kmsg.CreatePartitionsRequest, reply
 // checkGrowth looks at an explicit assignment of the new partitions: each to this broker.
 func (b *Broker) checkGrowth(t *kmsg.CreatePartitionsRequestTopic) (code int16, why string) {
 	known := b.meta.Load().topics[t.Topic]
-	if t.Assignment == nil || known == nil {
-		return codeNone, ""
+	if t.Assignment == nil || known == nil || int(t.Count) <= len(known.partitions) {
+		return codeNone, "" // what cannot grow so is growTopic's to say
 	}
 	if want := int(t.Count) - len(known.partitions); len(t.Assignment) != want {
 		return codeInvalidReplicaAssignment, fmt.Sprintf("%d assignments for %d new partitions", len(t.Assignment), want)
