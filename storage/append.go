@@ -99,7 +99,7 @@ func (l *segmentLog) mustRoll(s *segment, h record.Header, size int64, entries i
 	}
 	return size+int64(h.Size()) > l.cfg.SegmentBytes ||
 		h.LastOffset()-s.base > math.MaxInt32 ||
-		waited > l.cfg.SegmentMs-s.jitter(l.cfg.SegmentJitterMs) ||
+		waited > l.cfg.SegmentMs-s.jitter(l.cfg.SegmentJitterMs, l.cfg.SegmentMs) ||
 		s.offsets.bytes()+int64(entries+1)*offsetEntrySize > l.cfg.SegmentIndexBytes ||
 		s.times.bytes()+int64(entries+2)*timeEntrySize > l.cfg.SegmentIndexBytes
 }

@@ -129,10 +129,10 @@ func (s *segment) corrupt(pos, offset int64, reason string) *CorruptionError {
 	return &CorruptionError{File: s.path(), Pos: pos, Offset: offset, Reason: reason}
 }
 
-// jitter spreads the rolls of partitions that were made together, up to max ms. It
-// is a function of the segment alone, so that a run can be repeated.
-func (s *segment) jitter(max int64) int64 {
-	if max <= 0 {
+// jitter spreads the rolls of partitions that were made together, up to max ms, and to age,
+// at which they roll: a larger one would roll at every append. It is a function of the segment alone, so that a run can be repeated.
+func (s *segment) jitter(max, age int64) int64 {
+	if max = min(max, age); max <= 0 {
 		return 0
 	}
 	return int64(s.seed>>1) % max

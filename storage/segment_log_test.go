@@ -168,3 +168,17 @@ func TestAFullDiskTakesTheDirectoryOffline(t *testing.T) {
 		}
 	}
 }
+
+// As in Kafka: segment.jitter.ms counts only up to segment.ms.
+func TestAJitterOverTheAgeDoesNotRollAtEveryAppend(t *testing.T) {
+	d := testDir(t, vfs.NewReal(t.TempDir(), nil))
+	cfg := testConfig()
+	cfg.SegmentMs, cfg.SegmentJitterMs = 1<<40, 1<<62
+	l, _ := testOpen(t, d, cfg)
+	for i := range 20 {
+		b := batchSpec{records: 1, valueSize: 10, timestamp: 1000}.build()
+		if a, err := l.Append(b, AppendArgs{Now: 1000}); err != nil || a.Rolled {
+			t.Fatalf("append %d: rolled %v, %v", i, a.Rolled, err)
+		}
+	}
+}
