@@ -126,18 +126,17 @@ func Recompress(dst, batch []byte, c Codec, decompressedMax int64) ([]byte, erro
 	if err != nil {
 		return dst, err
 	}
-	buf := takeBuffer()
-	defer buf.release()
-	payload, err := Payload(buf.b[:0], batch, decompressedMax)
-	if err != nil {
-		return dst, err
-	}
-	if h.Codec() != None {
-		buf.b = payload
-	}
 	at := len(dst)
 	dst = append(dst, batch[:HeaderSize]...)
-	dst = compress(dst, c, payload)
+	payload := batch[HeaderSize:h.Size()]
+	if h.Codec() == None {
+		dst = compress(dst, c, payload)
+	} else if err := withDecompressed(h.Codec(), payload, boundOrDefault(decompressedMax), func(payload []byte) error {
+		dst = compress(dst, c, payload)
+		return nil
+	}); err != nil {
+		return dst[:at], err
+	}
 	h.Attributes = h.Attributes&^attrCodecMask | int16(c)
 	h.BatchLength = int32(len(dst) - at - LengthPrefix)
 	h.put(dst[at:])

@@ -84,6 +84,35 @@ func (b *buffer) release() {
 	}
 }
 
+// large is held by who decompresses a batch of more than bufferKeepMax bytes. A
+// hundred connections that each send one that unpacks to a gigabyte then take the memory of one.
+var large sync.Mutex
+
+// withDecompressed calls use with the decompressed form of src, which lasts as long as the call.
+// Memory: bufferKeepMax bytes for each caller that runs, and max bytes for one of them.
+func withDecompressed(c Codec, src []byte, max int64, use func(payload []byte) error) error {
+	small := min(max, bufferKeepMax)
+	fits, err := decompressAndUse(c, src, small, use)
+	if fits || small == max {
+		return err
+	}
+	large.Lock()
+	defer large.Unlock()
+	_, err = decompressAndUse(c, src, max, use)
+	return err
+}
+
+// decompressAndUse is withDecompressed for one bound; fits is false when src decompresses to more.
+func decompressAndUse(c Codec, src []byte, max int64, use func(payload []byte) error) (fits bool, err error) {
+	buf := takeBuffer()
+	defer buf.release()
+	buf.b, err = decompress(buf.b[:0], c, src, max)
+	if err != nil {
+		return !errors.Is(err, errTooLong), payloadError(c, err)
+	}
+	return true, use(buf.b)
+}
+
 // decompress appends the decompressed form of src to dst. errTooLong when that
 // is more than max bytes; memory beyond max is never asked for. It returns dst's buffer,
 // perhaps grown, in any case.

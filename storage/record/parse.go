@@ -230,15 +230,14 @@ func varlong(p []byte) (v int64, n int) {
 // validateRecords reads every record of a producer's batch: offset deltas 0, 1,
 // 2 … in order, the header's maximum timestamp right, not a byte left over.
 func validateRecords(h Header, payload []byte, decompressedMax int64) error {
-	if h.Codec() != None {
-		buf := takeBuffer()
-		defer buf.release()
-		var err error
-		if buf.b, err = decompress(buf.b[:0], h.Codec(), payload, decompressedMax); err != nil {
-			return payloadError(h.Codec(), err)
-		}
-		payload = buf.b
+	if h.Codec() == None {
+		return h.validatePayload(payload)
 	}
+	return withDecompressed(h.Codec(), payload, decompressedMax, h.validatePayload)
+}
+
+// validatePayload is validateRecords of records that are not compressed, or no more.
+func (h Header) validatePayload(payload []byte) error {
 	var raw rawRecord
 	var latest int64
 	for i := range h.RecordCount {
