@@ -37,8 +37,9 @@ func (l *segmentLog) recoverSegment(i int, pos, expected, recoveryPoint int64, r
 		}
 		h, err := w.header(s.size)
 		if err == nil {
-			if nextBase >= 0 && h.NextOffset() > nextBase {
-				// What lies here was cut off while a reader held it: the next segment begins below it.
+			if nextBase >= 0 && h.BaseOffset >= nextBase && h.NextOffset() > nextBase {
+				// What lies here was cut off while a reader held it: the next segment begins below it. One that begins
+				// within a batch is none that this log has made: the batch stays.
 				return expected, true, l.cutFile(s, s.size)
 			}
 			reason, err = l.follows(s, h, expected)
