@@ -219,6 +219,9 @@ type replica struct {
 	unmended bool
 	// had: a lossy fault may have taken what lay below, and the leader counted it; 0 once it has fetched again.
 	had int64
+	// told is how far of that was committed when it fetched again: whoever asks for an acknowledgement of it after
+	// that, as a producer that tries again, gets one, though the copy is not there yet.
+	told int64
 }
 
 // loses notes a lossy fault: what a leader may have counted here may be gone.

@@ -471,6 +471,26 @@ func TestACopyThatALossyFaultTookCounts(t *testing.T) {
 	c.want(t, "")
 }
 
+// TestADuplicateOfWhatWasCommittedIsAcknowledgedAgain: to a producer that tries again, after the replica that lost its copy has begun to
+// fetch from the start. What was not committed by then that replica must hold first.
+func TestADuplicateOfWhatWasCommittedIsAcknowledgedAgain(t *testing.T) {
+	for _, f := range []struct {
+		acked     int64
+		invariant string
+	}{{0, ""}, {1, "S8"}} {
+		c := fresh(strict)
+		sent := []Entry{c.batch(0, 0), c.batch(1, 0)}
+		c.write(sent[0], 1, 2)
+		c.write(sent[1], 1, 2)
+		c.state(1, 0, []int32{1, 2}, nil)
+		c.commit(1, 1, 1, 2)
+		c.restart(2, true, 0)
+		c.LogAppended(2, t0, nil, true)
+		c.ack(1, sent[f.acked])
+		c.want(t, f.invariant)
+	}
+}
+
 // TestADeliberateUncleanElectionBeginsAnew: what it took is not held against anybody.
 func TestADeliberateUncleanElectionBeginsAnew(t *testing.T) {
 	rules := strict

@@ -125,7 +125,7 @@ func (s *State) LogAppended(id int32, tp TP, batches []Entry, replica bool) {
 		}
 		p.noteAppend(r, e)
 	}
-	r.had = 0 // who fetches has told its leader how far it reaches
+	r.had, r.told = 0, max(r.told, min(r.had, p.end())) // who fetches has told its leader how far it reaches
 	if r.epoch >= p.unclean {
 		r.reconciled = p.unclean
 	}
@@ -316,6 +316,9 @@ func (s *State) StateWritten(tp TP, n StateNode, controllerEpoch int32) {
 			s.probe("unclean election", 1)
 			if s.rules.Unclean {
 				p.unclean = n.LeaderEpoch
+				for _, r := range p.replicas {
+					r.told = 0
+				}
 				p.reset(p.replica(n.Leader))
 			}
 		} else if n.Leader >= 0 && !slices.Contains(old.ISR, n.Leader) {

@@ -134,7 +134,7 @@ func (s *State) AckLeaves(id int32, tp TP, acks int16, base int64, batch BatchID
 func (p *partition) s8AckMeansCopies(e Entry) {
 	copies := 0
 	for _, r := range p.replicas {
-		if r.holds(e) && (!p.s.rules.FlushBeforeAck || r.flushed >= e.Next) || r.had >= e.Next {
+		if r.holds(e) && (!p.s.rules.FlushBeforeAck || r.flushed >= e.Next) || max(r.had, r.told) >= e.Next {
 			copies++
 		}
 	}
