@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"sync"
-
 	"github.com/tidemark-log/tidemark/storage/record"
 )
 
@@ -76,31 +74,19 @@ func (l *segmentLog) scanForTime(s *segment, pos, ts, start int64) (offset, time
 	return -1, -1, -1, false, nil
 }
 
-// decompressing is held by the one lookup that decompresses a batch: of many at once, in as many
-// partitions, each may need the memory of the largest batch there can be.
-var decompressing sync.Mutex
-
 // recordAtTime finds the first record of the batch at pos that is late enough and not below the log start.
 func (l *segmentLog) recordAtTime(s *segment, pos int64, h record.Header, ts, start int64) (offset, timestamp int64, ok bool, err error) {
 	if h.LogAppendTime() {
 		return max(h.BaseOffset, start), h.MaxTimestamp, true, nil
 	}
-	if h.Codec() != record.None {
-		decompressing.Lock()
-		defer decompressing.Unlock()
-	}
 	batch := make([]byte, h.Size())
 	if err := readFull(s.log, batch, pos); err != nil {
 		return 0, 0, false, err
 	}
-	for r, err := range record.Records(batch, 0) {
-		if err != nil {
-			// lab.validate=batch does not look inside: what cannot be read is answered with its batch.
-			return max(h.BaseOffset, start), h.MaxTimestamp, true, nil
-		}
-		if r.Timestamp >= ts && r.Offset >= start {
-			return r.Offset, r.Timestamp, true, nil
-		}
+	offset, timestamp, ok, err = record.AtTime(batch, ts, start)
+	if err != nil {
+		// lab.validate=batch does not look inside: what cannot be read is answered with its batch.
+		return max(h.BaseOffset, start), h.MaxTimestamp, true, nil
 	}
-	return 0, 0, false, nil
+	return offset, timestamp, ok, nil
 }

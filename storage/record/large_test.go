@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"errors"
 	"runtime"
 	"testing"
 )
@@ -15,6 +16,13 @@ func TestLargeBatchesAreDecompressedOneAtATime(t *testing.T) {
 		},
 		"recompress": func(raw []byte) error {
 			_, err := Recompress(nil, raw, Zstd, roomy.DecompressedBytesMax)
+			return err
+		},
+		"lookup by timestamp": func(raw []byte) error {
+			_, _, ok, err := AtTime(raw, sampleTs, 0)
+			if err == nil && !ok {
+				err = errors.New("not found")
+			}
 			return err
 		},
 	}

@@ -60,22 +60,51 @@ func Records(batch []byte, decompressedMax int64) iter.Seq2[Record, error] {
 			yield(Record{}, err)
 			return
 		}
-		for i := int32(0); i < h.RecordCount; i++ {
-			var raw rawRecord
-			n, why := raw.parse(payload)
-			if why != "" {
-				yield(Record{}, errorf(CodeInvalidRecord, "record %d: %s", i, why))
-				return
-			}
-			if !yield(raw.decode(h), nil) {
-				return
-			}
-			payload = payload[n:]
-		}
-		if len(payload) > 0 {
-			yield(Record{}, errorf(CodeInvalidRecord, "%d bytes after the last of %d records", len(payload), h.RecordCount))
-		}
+		h.records(payload, yield)
 	}
+}
+
+// records yields the records of an uncompressed payload.
+func (h Header) records(payload []byte, yield func(Record, error) bool) {
+	for i := int32(0); i < h.RecordCount; i++ {
+		var raw rawRecord
+		n, why := raw.parse(payload)
+		if why != "" {
+			yield(Record{}, errorf(CodeInvalidRecord, "record %d: %s", i, why))
+			return
+		}
+		if !yield(raw.decode(h), nil) {
+			return
+		}
+		payload = payload[n:]
+	}
+	if len(payload) > 0 {
+		yield(Record{}, errorf(CodeInvalidRecord, "%d bytes after the last of %d records", len(payload), h.RecordCount))
+	}
+}
+
+// AtTime finds the first record of a whole batch, from offset start on, whose timestamp is at least ts. Memory is bounded
+// as in Validate: many lookups at once do not take that of as many large batches.
+func AtTime(batch []byte, ts, start int64) (offset, timestamp int64, ok bool, err error) {
+	h, err := Frame(batch)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	find := func(payload []byte) (err error) {
+		h.records(payload, func(r Record, e error) bool {
+			if err = e; err == nil && r.Timestamp >= ts && r.Offset >= start {
+				offset, timestamp, ok = r.Offset, r.Timestamp, true
+			}
+			return err == nil && !ok
+		})
+		return err
+	}
+	if payload := batch[HeaderSize:h.Size()]; h.Codec() == None {
+		err = find(payload)
+	} else {
+		err = withDecompressed(h.Codec(), payload, boundOrDefault(0), find)
+	}
+	return offset, timestamp, ok, err
 }
 
 // Payload gives a batch's records in their uncompressed form: those of the batch itself when
