@@ -28,7 +28,9 @@ once and their start.
 Each moment lasts from the request or kill until every partition has acknowledged
 one more record with acks=all. So a start includes opening and recovering the logs,
 the end of the dead brokers' sessions, and the election. A restart of all is bounded
-from the start of the processes until every partition is led.
+from the start of the processes until every partition is led. After the death of one
+broker every partition that it led must have acknowledged a record within the session
+timeout, one tick of ZooKeeper, and half a second for each thousand of them.
 
 Exit status 0 only when every moment that has a bound kept it, and every stop was clean.`,
 		Example: `  tidemark bench partitions
@@ -114,14 +116,16 @@ const crowdSteps = 18
 func printMoment(w io.Writer, m *workload.Moment) {
 	bound := ""
 	switch b := m.Bound; {
+	case b.Sec > 0 && b.From == "" && b.To != "":
+		bound = fmt.Sprintf("  (%s after %.1f s; bound %.1f s)", b.To, m.Bounded(), b.Sec)
 	case b.Sec > 0 && b.To != "":
 		bound = fmt.Sprintf("  (%s %.1f s after %s; bound %.1f s)", b.To, m.Bounded(), b.From, b.Sec)
 	case b.Sec > 0:
 		bound = fmt.Sprintf("  (bound %.1f s)", b.Sec)
 	}
-	fmt.Fprintf(w, "%-28s %8.2f s%s\n", m.Name, m.Sec, bound)
+	fmt.Fprintf(w, "%-34s %8.2f s%s\n", m.Name, m.Sec, bound)
 	for _, p := range m.Parts {
-		fmt.Fprintf(w, "    %-24s %8.2f s\n", p.What, p.Sec)
+		fmt.Fprintf(w, "    %-30s %8.2f s\n", p.What, p.Sec)
 	}
 	fmt.Fprintf(w, "    CPU: brokers %.1f s, zookeeper %.1f s; %d syncs, %d requests to zookeeper; at most %d open files; %.0f MB resident\n",
 		m.BrokerCPU, m.ZooKeeperCPU, m.Syncs, m.Requests, m.Descriptors, float64(m.RSS)/1e6)

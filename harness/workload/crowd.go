@@ -21,7 +21,7 @@ import (
 // brokers, and the death of all at once. A moment has passed when every partition
 // has acknowledged a record with acks=all, whatever metadata say: from creation on no log is empty.
 // A restart's bound is on the part of it from the start of the processes until all are registered and every partition is
-// led again. The embedded ZooKeeper runs through all of it.
+// led again; a death's, on the part until every partition that the dead broker led has acknowledged a record again. The embedded ZooKeeper runs through all of it.
 type Crowd struct {
 	Binary      string
 	Dir         string // is emptied before and after
@@ -89,8 +89,12 @@ const (
 	// The bounds of 10,000 partitions on three brokers.
 	crowdCreateMax  = 60.0
 	crowdRestartMax = 10.0
-	// The parts of a restart that its bound speaks of.
+	// What the election and the first record of 1,000 partitions may take once the
+	// dead leader's session has ended; of fewer as long, of more in proportion.
+	crowdElectMax = 0.5
+	// The parts that bounds speak of.
 	partDead, partStopped, partLed = "all dead", "all stopped", "all partitions led"
+	partServed                     = "what it led is served again"
 )
 
 // Run goes through all moments.
@@ -175,7 +179,7 @@ func (r *crowd) moment(ctx context.Context, name string, bound Bound, survivors 
 	if err := f(part); err != nil {
 		return fmt.Errorf("workload: %s: %w", name, errors.Join(err, r.ended()))
 	}
-	if err := r.clients.untilAllTake(ctx); err != nil {
+	if err := r.clients.untilAllTake(ctx, r.alive()); err != nil {
 		return fmt.Errorf("workload: %s: %w", name, errors.Join(err, r.ended()))
 	}
 	m.Sec = time.Since(began).Seconds()
@@ -232,13 +236,19 @@ func (r *crowd) loseOne(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	bound := Bound{Sec: float64(coord.NegotiateTimeout(timeout)+coord.TickMs)/1e3 + 0.5}
+	led, err := r.clients.ledBy(ctx, r.victim)
+	if err != nil {
+		return err
+	}
+	bound := Bound{To: partServed, Sec: float64(coord.NegotiateTimeout(timeout)+coord.TickMs)/1e3 + crowdElectMax*max(1, float64(len(led))/1000)}
 	return r.moment(ctx, name, bound, survivors, func(part func(string)) error {
 		r.cluster.Brokers[r.victim-1].Kill()
 		select {
 		case <-gone:
 			part("its session has ended")
-			return nil
+			err := r.clients.untilTake(ctx, survivors, led)
+			part(partServed)
+			return err
 		case <-ctx.Done():
 			return ctx.Err()
 		}

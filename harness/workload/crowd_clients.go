@@ -117,15 +117,40 @@ func (c *crowdClients) untilLed(ctx context.Context, ids []int) error {
 	return c.untilEach(ctx, ids, func(p *kmsg.MetadataResponseTopicPartition) bool { return p.ErrorCode == 0 && p.Leader >= 0 })
 }
 
-// untilAllTake produces one record to each partition, acks=all, and again to those that did not take it.
-func (c *crowdClients) untilAllTake(ctx context.Context) error {
-	left := make(map[int32]bool, c.partitions)
-	for p := range int32(c.partitions) {
+// ledBy are the partitions that a broker leads.
+func (c *crowdClients) ledBy(ctx context.Context, id int) ([]int32, error) {
+	t, err := c.topic(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var led []int32
+	for i := range t.Partitions {
+		if int(t.Partitions[i].Leader) == id {
+			led = append(led, t.Partitions[i].Partition)
+		}
+	}
+	return led, nil
+}
+
+// untilAllTake is untilTake of every partition.
+func (c *crowdClients) untilAllTake(ctx context.Context, ids []int) error {
+	all := make([]int32, c.partitions)
+	for p := range all {
+		all[p] = int32(p)
+	}
+	return c.untilTake(ctx, ids, all)
+}
+
+// untilTake produces one record to each of the partitions, acks=all, and again to those that did not take it.
+// It asks the brokers ids, in turn, who leads.
+func (c *crowdClients) untilTake(ctx context.Context, ids []int, partitions []int32) error {
+	left := make(map[int32]bool, len(partitions))
+	for _, p := range partitions {
 		left[p] = true
 	}
 	asked := 0
 	return untilEvery(ctx, crowdPoll, func() (string, error) {
-		id := asked%len(c.one) + 1
+		id := ids[asked%len(ids)]
 		asked++
 		t, err := c.topic(ctx, id)
 		if err != nil {
@@ -143,7 +168,7 @@ func (c *crowdClients) untilAllTake(ctx context.Context) error {
 			}
 		}
 		if len(left) > 0 {
-			return fmt.Sprintf("%d partitions of %d have not taken a record", len(left), c.partitions), nil
+			return fmt.Sprintf("%d partitions of %d have not taken a record", len(left), len(partitions)), nil
 		}
 		return "", nil
 	})
