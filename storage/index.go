@@ -171,9 +171,9 @@ func (x *index) search(buf *indexBuf, field func([]byte) int64, target int64) (s
 		return x.written + i, x.tail[i*x.width : (i+1)*x.width], nil
 	}
 	lo, hi := 0, x.written // the answer lies in [lo-1, hi-1)
-	block := len(buf) / x.width
+	block, read := len(buf)/x.width, false
 	if hi > block {
-		if lo, hi, err = x.narrow(buf, field, target); err != nil {
+		if lo, hi, read, err = x.narrow(buf, field, target); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -191,8 +191,10 @@ func (x *index) search(buf *indexBuf, field func([]byte) int64, target int64) (s
 	if hi == lo {
 		return -1, nil, nil
 	}
-	if err := x.read(buf[:(hi-lo)*x.width], lo); err != nil {
-		return 0, nil, err
+	if !read {
+		if err := x.read(buf[:(hi-lo)*x.width], lo); err != nil {
+			return 0, nil, err
+		}
 	}
 	i := lastAtMost(buf[:(hi-lo)*x.width], x.width, field, target)
 	if i < 0 {
@@ -202,17 +204,17 @@ func (x *index) search(buf *indexBuf, field func([]byte) int64, target int64) (s
 }
 
 // narrow guesses the block that the last entry <= target is in and gives the
-// range [lo, hi) that is left for it.
-func (x *index) narrow(buf *indexBuf, field func([]byte) int64, target int64) (lo, hi int, err error) {
+// range [lo, hi) that is left for it; read says that buf holds its entries.
+func (x *index) narrow(buf *indexBuf, field func([]byte) int64, target int64) (lo, hi int, read bool, err error) {
 	w, n := x.width, x.written
 	e, err := x.entry(buf, n-1)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, false, err
 	}
 	if last := field(e); target >= last {
-		return n - 1, n, nil
+		return n - 1, n, false, nil
 	} else if target <= 0 || last <= 0 {
-		return 0, n, nil // the fields do not begin near 0: no guess
+		return 0, n, false, nil // the fields do not begin near 0: no guess
 	} else {
 		lo = int(float64(target) / float64(last) * float64(n))
 	}
@@ -220,15 +222,15 @@ func (x *index) narrow(buf *indexBuf, field func([]byte) int64, target int64) (l
 	lo = min(max(lo-block/2, 0), n-block)
 	hi = lo + block
 	if err := x.read(buf[:block*w], lo); err != nil {
-		return 0, 0, err
+		return 0, 0, false, err
 	}
 	switch {
 	case field(buf[:w]) > target:
-		return 0, lo, nil
+		return 0, lo, false, nil
 	case field(buf[(block-1)*w:]) <= target:
-		return hi - 1, n, nil
+		return hi - 1, n, false, nil
 	}
-	return lo, hi, nil
+	return lo, hi, true, nil
 }
 
 // lastAtMost is the last entry of a run whose field is <= target, or -1.

@@ -24,25 +24,27 @@ type foundPlace struct {
 	offset int64 // a batch with this base offset, or the log end at that time, …
 	pos    int64 // … lies here
 	s      *segment
+	read   bool // the batch's header was read there, and nobody has made use of that yet
 }
 
-func (f *foundPlaces) get(offset int64) (pos int64, s *segment) {
+// get is the place of an offset in segment s; nil when it is not remembered.
+func (f *foundPlaces) get(s *segment, offset int64) *foundPlace {
 	for i := range f.at {
-		if f.at[i].s != nil && f.at[i].offset == offset {
-			return f.at[i].pos, f.at[i].s
+		if f.at[i].s == s && f.at[i].offset == offset {
+			return &f.at[i]
 		}
 	}
-	return 0, nil
+	return nil
 }
 
-func (f *foundPlaces) put(offset, pos int64, s *segment) {
+func (f *foundPlaces) put(p foundPlace) {
 	for i := range f.at {
-		if f.at[i].s != nil && f.at[i].offset == offset {
-			f.at[i] = foundPlace{offset, pos, s}
+		if f.at[i].s != nil && f.at[i].offset == p.offset {
+			f.at[i] = p
 			return
 		}
 	}
-	f.at[f.next] = foundPlace{offset, pos, s}
+	f.at[f.next] = p
 	f.next = (f.next + 1) % foundPlacesMax
 }
 
@@ -66,7 +68,7 @@ func (l *segmentLog) Read(offset, limit int64, maxBytes int) (Region, error) {
 		}
 		i := l.segmentAt(offset)
 		s := l.segments[i]
-		pos, next, err := l.locate(i, offset)
+		pos, next, known, err := l.locate(i, offset)
 		if err != nil {
 			return Region{}, err
 		}
@@ -74,22 +76,25 @@ func (l *segmentLog) Read(offset, limit int64, maxBytes int) (Region, error) {
 			offset = next
 			continue
 		}
-		if err := l.checkFirst(s, pos, offset); err != nil {
+		if !known {
+			if err := l.checkFirst(s, pos, offset); err != nil {
+				return Region{}, err
+			}
+		}
+		to, err := l.regionEnd(i, pos, limit, max(maxBytes, 1))
+		if err != nil || to.pos == pos {
 			return Region{}, err
 		}
-		to, toOffset, err := l.regionEnd(i, pos, limit, max(maxBytes, 1))
-		if err != nil || to == pos {
-			return Region{}, err
+		if to.offset >= 0 {
+			l.found.put(to)
 		}
-		if toOffset >= 0 {
-			l.found.put(toOffset, to, s)
-		}
-		return l.region(s, pos, int(to-pos))
+		return l.region(s, pos, int(to.pos-pos))
 	}
 }
 
 // checkFirst reads the header of the first batch of an answer. Without it a
-// consumer that is sent what is no batch would ask for it again, for ever.
+// consumer that is sent what is no batch would ask for it again, for ever. Where the
+// read before this one has seen the header already, the second to ask is told.
 func (l *segmentLog) checkFirst(s *segment, pos, offset int64) error {
 	w := l.walk(s, s.size)
 	defer w.done()
@@ -118,27 +123,29 @@ func (l *segmentLog) region(s *segment, pos int64, n int) (Region, error) {
 	return Region{File: s.log, Pos: pos, Len: n, pin: s}, nil
 }
 
-// locate finds the batch of segment i that answers a fetch at offset. pos is -1
+// locate finds the batch of segment i that answers a fetch at offset, and says whether its header is known
+// to be one from the read that remembered the place. pos is -1
 // when the segment has none: the fetch goes on at offset next, the segment's end.
-func (l *segmentLog) locate(i int, offset int64) (pos, next int64, err error) {
+func (l *segmentLog) locate(i int, offset int64) (pos, next int64, known bool, err error) {
 	s := l.segments[i]
-	if p, at := l.found.get(offset); at == s && p < s.size {
-		return p, 0, nil
+	if p := l.found.get(s, offset); p != nil && p.pos < s.size {
+		known, p.read = p.read, false
+		return p.pos, 0, known, nil
 	}
 	pos, err = l.position(i, max(offset, s.base))
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, false, err
 	}
 	if pos < s.size {
-		return pos, 0, nil
+		return pos, 0, false, nil
 	}
 	next = l.segmentEnd(i)
 	if offset < next && (l.cfg.Offsets == OffsetsLogical || offset >= s.base+s.size) {
 		// A segment begins where the one before ended: to go on there would skip in
 		// silence. (Under byte offsets one behind the last batch's records belongs to the next segment.)
-		return 0, 0, s.corrupt(s.size, offset, fmt.Sprintf("batches up to offset %d are missing", next))
+		return 0, 0, false, s.corrupt(s.size, offset, fmt.Sprintf("batches up to offset %d are missing", next))
 	}
-	return -1, next, nil
+	return -1, next, false, nil
 }
 
 // position finds where the first batch begins whose last offset is >= offset (under
@@ -160,11 +167,13 @@ func (l *segmentLog) position(i int, offset int64) (int64, error) {
 		}
 		return l.bytePosition(s, offset)
 	}
-	from, err := l.indexed(s, entryOffset, offset-s.base)
+	w := l.walk(s, s.size)
+	defer w.done()
+	from, err := l.indexed(&w, entryOffset, offset-s.base)
 	if err != nil {
 		return 0, err
 	}
-	pos, _, err := l.scanTo(s, from, offset, l.segmentEnd(i))
+	pos, _, err := l.scanTo(&w, from, offset, l.segmentEnd(i))
 	return pos, err
 }
 
@@ -172,7 +181,9 @@ func (l *segmentLog) position(i int, offset int64) (int64, error) {
 // finds the target: the place of the last index entry whose field is <= target.
 // An entry that does not lead to its batch shows an index that was never made
 // durable, or is damaged: it is made anew (H6), and counts for nothing until then.
-func (l *segmentLog) indexed(s *segment, field func([]byte) int64, target int64) (int64, error) {
+// The walk has the header of the batch there, and goes on without reading it again.
+func (l *segmentLog) indexed(w *walk, field func([]byte) int64, target int64) (int64, error) {
+	s := w.s
 	if err := l.openIndexes(s); err != nil {
 		return 0, err
 	}
@@ -184,7 +195,7 @@ func (l *segmentLog) indexed(s *segment, field func([]byte) int64, target int64)
 			return 0, err
 		}
 		pos, last := entryPos(e), s.base+entryOffset(e)
-		if ok, err := l.leadsTo(s, pos, last); ok || err != nil {
+		if ok, err := w.leadsTo(pos, last); ok || err != nil {
 			return pos, err
 		}
 		if attempt > 0 {
@@ -197,22 +208,19 @@ func (l *segmentLog) indexed(s *segment, field func([]byte) int64, target int64)
 }
 
 // leadsTo is true when a batch with that last offset lies at pos.
-func (l *segmentLog) leadsTo(s *segment, pos, last int64) (bool, error) {
-	if pos < 0 || pos >= s.size {
+func (w *walk) leadsTo(pos, last int64) (bool, error) {
+	if pos < 0 || pos >= w.end {
 		return false, nil
 	}
-	w := l.walk(s, s.size)
-	defer w.done()
 	w.big = true // one header is all that is wanted
 	h, ok, err := w.peek(pos)
 	return ok && h.LastOffset() == last, err
 }
 
-// scanTo walks from pos to the first batch whose last offset is >= offset. It
+// scanTo goes on with a walk, from pos to the first batch whose last offset is >= offset. It
 // steps over damage, but not where the offset may lie in it: that is an error. end is where the segment ends, or MaxInt64.
-func (l *segmentLog) scanTo(s *segment, pos, offset, end int64) (int64, record.Header, error) {
-	w := l.walk(s, s.size)
-	defer w.done()
+func (l *segmentLog) scanTo(w *walk, pos, offset, end int64) (int64, record.Header, error) {
+	s := w.s
 	before := pos // the last batch that was walked over
 	for pos < s.size {
 		h, err := w.header(pos)
@@ -242,50 +250,51 @@ func (l *segmentLog) scanTo(s *segment, pos, offset, end int64) (int64, record.H
 
 // regionEnd finds where a region from pos on ends: at most maxBytes on, but after
 // one batch at least, and before any batch that reaches past limit. It gives the
-// position and the offset that follows.
-func (l *segmentLog) regionEnd(i int, pos, limit int64, maxBytes int) (to, toOffset int64, err error) {
+// position and the offset that follows; -1 where that is not known.
+func (l *segmentLog) regionEnd(i int, pos, limit int64, maxBytes int) (to foundPlace, err error) {
 	s := l.segments[i]
 	stop, stopOffset := s.size, l.segmentEnd(i)
 	if limit < stopOffset {
 		if stop, err = l.limitPosition(i, limit); err != nil {
-			return 0, 0, err
+			return foundPlace{}, err
 		}
 		stopOffset = limit
 	}
 	if stop-pos <= int64(maxBytes) {
-		return max(stop, pos), stopOffset, nil
+		return foundPlace{offset: stopOffset, pos: max(stop, pos), s: s}, nil
 	}
+	w := l.walk(s, s.size)
+	defer w.done()
 	if l.cfg.Offsets == OffsetsByte {
-		return l.byteRegionEnd(s, pos, stop, maxBytes)
+		return l.byteRegionEnd(&w, pos, stop, maxBytes)
 	}
 	if err := l.open(s); err != nil {
-		return 0, 0, err
+		return foundPlace{}, err
 	}
-	from, err := l.indexed(s, entryPos, pos+int64(maxBytes))
+	from, err := l.indexed(&w, entryPos, pos+int64(maxBytes))
 	if err != nil {
-		return 0, 0, err
+		return foundPlace{}, err
 	}
-	return l.walkEnd(s, pos, max(from, pos), stop, maxBytes)
+	return w.regionEnd(pos, max(from, pos), stop, maxBytes)
 }
 
-// walkEnd walks from a batch at or after pos to the last one that still fits.
-func (l *segmentLog) walkEnd(s *segment, pos, from, stop int64, maxBytes int) (to, toOffset int64, err error) {
-	w := l.walk(s, stop)
-	defer w.done()
+// regionEnd goes on with a walk, from a batch at or after pos to the last one that still fits.
+func (w *walk) regionEnd(pos, from, stop int64, maxBytes int) (foundPlace, error) {
+	w.end = stop
 	for at := from; ; {
 		h, err := w.header(at)
 		if isDamage(err) && at > pos {
-			return at, -1, nil // what is good before the damage
+			return foundPlace{offset: -1, pos: at}, nil // what is good before the damage
 		}
 		if err != nil {
-			return 0, 0, err
+			return foundPlace{}, err
 		}
 		next := at + int64(h.Size())
 		if next-pos > int64(maxBytes) && at > pos {
-			return at, h.BaseOffset, nil
+			return foundPlace{offset: h.BaseOffset, pos: at, s: w.s, read: true}, nil
 		}
 		if next-pos >= int64(maxBytes) || next >= stop {
-			return next, h.NextOffset(), nil
+			return foundPlace{offset: h.NextOffset(), pos: next, s: w.s}, nil
 		}
 		at = next
 	}
@@ -294,8 +303,8 @@ func (l *segmentLog) walkEnd(s *segment, pos, from, stop int64, maxBytes int) (t
 // limitPosition is where the first batch begins that reaches past limit.
 func (l *segmentLog) limitPosition(i int, limit int64) (pos int64, err error) {
 	s := l.segments[i]
-	if p, at := l.found.get(limit); at == s {
-		return p, nil
+	if p := l.found.get(s, limit); p != nil {
+		return p.pos, nil
 	}
 	if l.cfg.Offsets == OffsetsByte {
 		if err := l.open(s); err != nil {
@@ -310,7 +319,7 @@ func (l *segmentLog) limitPosition(i int, limit int64) (pos int64, err error) {
 		pos, err = l.position(i, limit)
 	}
 	if err == nil {
-		l.found.put(limit, pos, s)
+		l.found.put(foundPlace{offset: limit, pos: pos, s: s})
 	}
 	return pos, err
 }
@@ -344,7 +353,9 @@ func (l *segmentLog) batchAround(s *segment, pos int64) (int64, record.Header, e
 	at, h, err := l.lookBack(s, pos, true)
 	if isDamage(err) {
 		// A batch larger than any that this process has seen or allows: step through the segment.
-		return l.scanTo(s, 0, s.base+pos, math.MaxInt64)
+		w := l.walk(s, s.size)
+		defer w.done()
+		return l.scanTo(&w, 0, s.base+pos, math.MaxInt64)
 	}
 	return at, h, err
 }
@@ -405,23 +416,22 @@ func batchCRC(r io.ReaderAt, pos int64, size int) (uint32, error) {
 
 // byteRegionEnd is regionEnd's search without an index: over large batches it
 // steps from one to the next, over small ones it looks back from the end.
-func (l *segmentLog) byteRegionEnd(s *segment, pos, stop int64, maxBytes int) (to, toOffset int64, err error) {
-	if err := l.open(s); err != nil {
-		return 0, 0, err
+func (l *segmentLog) byteRegionEnd(w *walk, pos, stop int64, maxBytes int) (foundPlace, error) {
+	if err := l.open(w.s); err != nil {
+		return foundPlace{}, err
 	}
-	w := l.walk(s, stop)
+	w.end = stop
 	h, err := w.header(pos)
-	w.done()
 	if err != nil {
-		return 0, 0, err
+		return foundPlace{}, err
 	}
 	from := pos
 	if h.Size() <= walkChunk && maxBytes > 2*walkChunk {
-		at, _, err := l.batchAround(s, pos+int64(maxBytes))
+		at, _, err := l.batchAround(w.s, pos+int64(maxBytes))
 		if err != nil {
-			return 0, 0, err
+			return foundPlace{}, err
 		}
 		from = max(at, pos)
 	}
-	return l.walkEnd(s, pos, from, stop, maxBytes)
+	return w.regionEnd(pos, from, stop, maxBytes)
 }

@@ -261,12 +261,12 @@ func (l *segmentLog) openCleanly() error {
 
 // lastBatch walks from the last index entry to the batch at the segment's end.
 func (l *segmentLog) lastBatch(s *segment) (record.Header, error) {
-	pos, err := l.indexed(s, entryPos, math.MaxInt32)
+	w := l.walk(s, s.size)
+	defer w.done()
+	pos, err := l.indexed(&w, entryPos, math.MaxInt32)
 	if err != nil {
 		return record.Header{}, err
 	}
-	w := l.walk(s, s.size)
-	defer w.done()
 	for {
 		h, err := w.header(pos)
 		if err != nil {
@@ -440,18 +440,18 @@ func (l *segmentLog) trustedPosition(s *segment, known int64) (pos int64, ok boo
 	if err != nil {
 		return 0, false, err
 	}
+	w := l.walk(s, s.size)
+	defer w.done()
 	if n > 0 {
 		e, err := s.offsets.entry(buf, n-1)
 		if err != nil {
 			return 0, false, err
 		}
 		pos = entryPos(e)
-		if ok, err := l.leadsTo(s, pos, s.base+entryOffset(e)); !ok || err != nil {
+		if ok, err := w.leadsTo(pos, s.base+entryOffset(e)); !ok || err != nil {
 			return 0, false, err
 		}
 	}
-	w := l.walk(s, s.size)
-	defer w.done()
 	for pos < s.size {
 		h, err := w.header(pos)
 		switch {

@@ -236,10 +236,12 @@ func (l *segmentLog) overlapPosition(s *segment, next int64) (int64, error) {
 	if l.cfg.Offsets == OffsetsByte {
 		return next - s.base, nil
 	}
-	from, err := l.indexed(s, entryOffset, next-s.base)
+	w := l.walk(s, s.size)
+	defer w.done()
+	from, err := l.indexed(&w, entryOffset, next-s.base)
 	if err != nil {
 		return 0, err
 	}
-	pos, _, err := l.scanTo(s, from, next, math.MaxInt64)
+	pos, _, err := l.scanTo(&w, from, next, math.MaxInt64)
 	return pos, err
 }

@@ -62,8 +62,10 @@ func (l *segmentLog) summarize(s *segment) error {
 			}
 		}
 	}
+	w := l.walk(s, s.size)
+	defer w.done()
 	if !s.offsets.absent {
-		if from, err = l.indexed(s, entryPos, math.MaxInt32); err != nil {
+		if from, err = l.indexed(&w, entryPos, math.MaxInt32); err != nil {
 			return err
 		}
 		if s.summed { // the index was made anew, and the summary with it
@@ -75,8 +77,6 @@ func (l *segmentLog) summarize(s *segment) error {
 	if s.whole || s.closing {
 		return nil
 	}
-	w := l.walk(s, s.size)
-	defer w.done()
 	for pos := from; pos < s.size; {
 		h, err := w.header(pos)
 		if isDamage(err) {
