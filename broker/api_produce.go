@@ -242,12 +242,10 @@ var errTimestamp = &record.Error{Code: codeInvalidTimestamp, Reason: "a timestam
 // reason is the text that goes with an error's code, for errors of the request; what
 // the disk said is the operator's business.
 func reason(err error) *string {
-	var invalid *record.Error
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*record.Error](err); ok {
 		return &invalid.Reason
 	}
-	var protocol *storage.ProtocolError
-	if errors.As(err, &protocol) {
+	if protocol, ok := errors.AsType[*storage.ProtocolError](err); ok {
 		return &protocol.Name
 	}
 	return nil

@@ -49,17 +49,16 @@ const (
 
 // codeOf is the code that an error of the storage layer is answered with.
 func codeOf(err error) int16 {
-	var protocol *storage.ProtocolError
-	var invalid *record.Error
-	var corrupt *storage.CorruptionError
-	switch {
-	case err == nil:
+	if err == nil {
 		return codeNone
-	case errors.As(err, &protocol):
+	}
+	if protocol, ok := errors.AsType[*storage.ProtocolError](err); ok {
 		return protocol.Code
-	case errors.As(err, &invalid):
+	}
+	if invalid, ok := errors.AsType[*record.Error](err); ok {
 		return invalid.Code
-	case errors.As(err, &corrupt):
+	}
+	if _, ok := errors.AsType[*storage.CorruptionError](err); ok {
 		return codeCorruptMessage
 	}
 	return codeStorageError

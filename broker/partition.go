@@ -187,13 +187,14 @@ func (p *partition) appendAndFlush(fx *effects, args *appendArgs) (a storage.App
 // write appends to the log. A write that failed leaves nobody knows what: the directory is given up.
 func (p *partition) write(fx *effects, batch []byte, now int64) (storage.Appended, error) {
 	a, err := p.log.Append(batch, storage.AppendArgs{LeaderEpoch: p.epoch, Now: now})
-	var failed *storage.WriteError
-	switch {
-	case err == nil:
-	case errors.As(err, &failed):
+	if err == nil {
+		return a, nil
+	}
+	if _, failed := errors.AsType[*storage.WriteError](err); failed {
 		fx.dirFailed = err
-		err = storage.ErrStorage
-	case codeOf(err) == codeStorageError:
+		return a, storage.ErrStorage
+	}
+	if codeOf(err) == codeStorageError {
 		p.reportRead("an append", err) // nothing was written, and the next may succeed
 	}
 	return a, err

@@ -124,13 +124,12 @@ func (p *partition) appendFetched(fx *effects, records []byte) error {
 		epoch = math.MaxInt32 // nor does the follower look at the epochs that it is sent: its side of the same fence (B4)
 	}
 	a, err := p.log.Append(records, storage.AppendArgs{Replica: true, LeaderEpoch: epoch, Now: p.b.env.Wall().UnixMilli()})
-	var refused *storage.ReplicaError
-	switch {
-	case errors.As(err, &refused):
-		p.reportRead("a fetch", err) // the leader answered garbage: nothing was written
-		return err
-	case err != nil:
-		p.changeFailed(fx, err)
+	if err != nil {
+		if _, refused := errors.AsType[*storage.ReplicaError](err); refused {
+			p.reportRead("a fetch", err) // the leader answered garbage: nothing was written
+		} else {
+			p.changeFailed(fx, err)
+		}
 		return err
 	}
 	p.appendedBytes += int64(a.Bytes)

@@ -3,7 +3,9 @@ package server
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -95,13 +97,22 @@ var shapes = map[int16]shape{
 	int16(kmsg.DescribeCluster):         {0, []part{fixed(1), fixed(1).since(1), fixed(1).since(2)}},
 }
 
+// shapeOf is shapes as an array: it is looked into at each request.
+var shapeOf = func() []*shape {
+	of := make([]*shape, slices.Max(slices.Collect(maps.Keys(shapes)))+1)
+	for key, s := range shapes {
+		of[key] = &s
+	}
+	return of
+}()
+
 // checkShape counts what is in a body, and finds what is cut off, before the decoder makes
 // anything of it. A request without a shape here is the decoder's alone.
 func checkShape(key, version int16, body []byte) (elements int, err error) {
-	s, known := shapes[key]
-	if !known {
+	if key < 0 || int(key) >= len(shapeOf) || shapeOf[key] == nil {
 		return 0, nil
 	}
+	s := shapeOf[key]
 	c := shapeCursor{rest: body, version: version, flexible: version >= s.flexibleFrom}
 	c.structure(s.parts)
 	switch {
