@@ -85,9 +85,7 @@ func (l *segmentLog) Read(offset, limit int64, maxBytes int) (Region, error) {
 		if err != nil || to.pos == pos {
 			return Region{}, err
 		}
-		if to.offset >= 0 {
-			l.found.put(to)
-		}
+		l.remember(to)
 		return l.region(s, pos, int(to.pos-pos))
 	}
 }
@@ -319,9 +317,18 @@ func (l *segmentLog) limitPosition(i int, limit int64) (pos int64, err error) {
 		pos, err = l.position(i, limit)
 	}
 	if err == nil {
-		l.found.put(foundPlace{offset: limit, pos: pos, s: s})
+		l.remember(foundPlace{offset: limit, pos: pos, s: s})
 	}
 	return pos, err
+}
+
+// remember keeps a place for the reads to come, if its offset is known and a fetch there would be
+// answered from it. Under byte offsets a limit inside a batch has that batch's place, and a fetch there may get the next one.
+func (l *segmentLog) remember(p foundPlace) {
+	if p.offset < 0 || l.cfg.Offsets == OffsetsByte && p.offset != p.s.base+p.pos {
+		return
+	}
+	l.found.put(p)
 }
 
 // bytePosition answers a fetch under byte offsets. One at which a batch begins gets

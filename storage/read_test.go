@@ -83,3 +83,29 @@ func TestABatchDamagedBetweenReadsIsToldToWhoComesBack(t *testing.T) {
 		})
 	}
 }
+
+// Under byte offsets a limit inside a batch lies where a fetch of the next batch may begin: behind the first one's records.
+func TestALimitInsideABatchIsNoPlaceToFetchFrom(t *testing.T) {
+	cfg := testConfig()
+	cfg.Offsets = OffsetsByte
+	l, _ := testOpen(t, testDir(t, vfs.NewSim(nil)), cfg)
+	for range 3 {
+		testAppend(t, l, batchSpec{valueSize: 100})
+	}
+	second := l.LogEndOffset() / 3
+	behind := second + 1 // the second batch has one record
+	for _, limit := range []int64{behind, l.LogEndOffset()} {
+		r, err := l.Read(0, limit, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Release()
+	}
+	r, err := l.Read(behind, l.LogEndOffset(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := record.ReadHeader(regionBytes(t, r)); h.BaseOffset != 2*second {
+		t.Errorf("a fetch behind the records of the batch at %d is answered with the batch at %d, not %d", second, h.BaseOffset, 2*second)
+	}
+}
