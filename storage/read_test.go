@@ -109,3 +109,38 @@ func TestALimitInsideABatchIsNoPlaceToFetchFrom(t *testing.T) {
 		t.Errorf("a fetch behind the records of the batch at %d is answered with the batch at %d, not %d", second, h.BaseOffset, 2*second)
 	}
 }
+
+// A segment that a truncation cut while a reader held it is cut in its file by the recovery after a kill, and is
+// complete then: its largest timestamp is to be known to who opens the log next.
+func TestASegmentThatRecoveryCutsTellsItsLargestTimestamp(t *testing.T) {
+	for _, offsets := range []OffsetScheme{OffsetsLogical, OffsetsByte} {
+		t.Run(string(offsets), func(t *testing.T) {
+			cfg := testConfig()
+			cfg.SegmentBytes, cfg.IndexIntervalBytes, cfg.Offsets = 1<<20, 2000, offsets
+			disk := vfs.NewSim(nil)
+			l, _ := testOpen(t, testDir(t, disk), cfg)
+			var at []int64
+			for i := range 12 {
+				at = append(at, testAppend(t, l, batchSpec{valueSize: 300, timestamp: int64(1000 + i)}).BaseOffset)
+			}
+			held, err := l.Read(0, l.LogEndOffset(), 1<<20)
+			if err != nil || held.Len == 0 {
+				t.Fatal(held.Len, err)
+			}
+			if err := l.Truncate(at[11]); err != nil {
+				t.Fatal(err)
+			}
+			disk.Kill()
+			d := testDir(t, disk)
+			l, _ = testOpen(t, d, cfg)
+			testFlush(t, l)
+			if err := d.Close(true, -1); err != nil {
+				t.Fatal(err)
+			}
+			l, _ = testOpen(t, testDir(t, disk), cfg)
+			if offset, _, _, ok, err := l.OffsetForTimestamp(1010); err != nil || !ok || offset != at[10] {
+				t.Errorf("timestamp 1010 is found at %d, %v, %v; want %d", offset, ok, err, at[10])
+			}
+		})
+	}
+}

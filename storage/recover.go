@@ -493,9 +493,11 @@ func (l *segmentLog) startIndexes(s *segment, pos, known int64) error {
 			return err
 		}
 	}
-	size := s.size
-	s.size, s.summed = pos, false
+	// Not as complete, which what is left of the indexes is not, even where a later segment follows: the
+	// batches behind the last entry may have the largest timestamp.
+	size, closing := s.size, s.closing
+	s.size, s.summed, s.closing = pos, false, false
 	err := l.summarize(s)
-	s.size = size
+	s.size, s.closing = size, closing
 	return err
 }

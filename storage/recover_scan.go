@@ -40,6 +40,9 @@ func (l *segmentLog) recoverSegment(i int, pos, expected, recoveryPoint int64, r
 			if nextBase >= 0 && h.BaseOffset >= nextBase && h.NextOffset() > nextBase {
 				// What lies here was cut off while a reader held it: the next segment begins below it. One that begins
 				// within a batch is none that this log has made: the batch stays.
+				if err := l.sealRecovered(s); err != nil {
+					return 0, false, err
+				}
 				return expected, true, l.cutFile(s, s.size)
 			}
 			reason, err = l.follows(s, h, expected)
