@@ -580,7 +580,8 @@ func readRegion(r *Region) ([]byte, error) {
 type logWorld struct {
 	t    *testing.T
 	cfg  LogConfig
-	root string // changes at each kill
+	root string              // changes at each kill
+	wrap func(vfs.FS) vfs.FS // nil: as it is
 	dir  *Dir
 }
 
@@ -631,7 +632,11 @@ func (w *logWorld) reopen(kill bool, now int64) (Log, error) {
 		}
 	}
 	var err error
-	if w.dir, err = OpenDir(lazyFS{vfs.NewReal(w.root, nil)}, "logs", Identity{ClusterID: "metamorphic", BrokerID: 1}); err != nil {
+	fs := vfs.FS(lazyFS{vfs.NewReal(w.root, nil)})
+	if w.wrap != nil {
+		fs = w.wrap(fs)
+	}
+	if w.dir, err = OpenDir(fs, "logs", Identity{ClusterID: "metamorphic", BrokerID: 1}); err != nil {
 		return nil, err
 	}
 	l, rep, err := w.dir.Open("orders", [16]byte{1}, 0, w.cfg, now)
