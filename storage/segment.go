@@ -55,6 +55,8 @@ type segment struct {
 	// indexDue: a producer snapshot was written inside the segment, so the next flush syncs the indexes.
 	indexDue bool
 	whole    bool // the last time index entry has the largest timestamp
+	// indexesHalfMade: making the indexes anew has begun, and did not come to its end.
+	indexesHalfMade bool
 
 	refs      atomic.Int32 // one of the log, and one for each live region and pending flush
 	pinnedEnd int64        // no live region reaches past it

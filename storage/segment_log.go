@@ -138,7 +138,7 @@ func (l *segmentLog) openLogFile(name string, mode vfs.Mode) (vfs.File, error) {
 
 // openIndexes opens the segment's indexes, or makes them anew when they cannot be right.
 func (l *segmentLog) openIndexes(s *segment) error {
-	if s.offsets.loaded && s.times.loaded {
+	if s.offsets.loaded && s.times.loaded && !s.indexesHalfMade {
 		return nil
 	}
 	for _, x := range []*index{&s.offsets, &s.times} {
@@ -147,7 +147,7 @@ func (l *segmentLog) openIndexes(s *segment) error {
 		}
 	}
 	missing := (!s.offsets.absent && s.offsets.file == nil) || s.times.file == nil
-	if missing && s.size > l.cfg.IndexIntervalBytes {
+	if missing && s.size > l.cfg.IndexIntervalBytes || s.indexesHalfMade {
 		return l.rebuildIndexes(s)
 	}
 	return nil

@@ -50,17 +50,15 @@ func (l *segmentLog) summarize(s *segment) error {
 			return err
 		}
 		s.maxTimestamp, s.maxTimestampOffset = entryTime(e), s.base+entryTimeOffset(e)
-		if s.offsets.absent {
-			from = min(s.maxTimestampOffset+1-s.base, s.size) // an offset is a position
-			// A power cut may have left anything in an index that was not durable.
-			at, h, err := l.byteBatch(s, max(from-1, 0))
-			if err != nil && !isDamage(err) {
-				return err
-			}
-			if err != nil || at+int64(h.Size()) != from || h.MaxTimestamp != s.maxTimestamp {
-				return l.rebuildIndexes(s)
-			}
+		// A power cut may have left anything in an index that was not durable.
+		if ok, err := l.timeEntryHolds(s, s.maxTimestamp, s.maxTimestampOffset); err != nil || s.summed {
+			return err
+		} else if !ok {
+			return l.rebuildIndexes(s)
 		}
+		from = min(s.maxTimestampOffset+1-s.base, s.size) // under byte offsets: an offset is a position
+	} else if (s.whole || s.closing) && s.firstTimestamp >= 0 {
+		return l.rebuildIndexes(s) // a complete index would have one
 	}
 	w := l.walk(s, s.size)
 	defer w.done()
@@ -94,8 +92,57 @@ func (l *segmentLog) summarize(s *segment) error {
 	return nil
 }
 
-// rebuildIndexes makes a segment's indexes anew from its batches, up to the first that is no batch.
+// timeEntryHolds is true when the batch that ends at offset last has that largest timestamp, as an entry
+// of the time index says. Where damage in the batches keeps it from being seen, the entry is believed. The search for
+// the batch may find the index of offsets wrong, and then makes the time index anew as well.
+func (l *segmentLog) timeEntryHolds(s *segment, timestamp, last int64) (bool, error) {
+	if last < s.base {
+		return false, nil
+	}
+	if s.offsets.absent {
+		pos := min(last-s.base, s.size-1)
+		at, h, err := l.byteBatch(s, pos)
+		if isDamage(err) {
+			return false, nil
+		}
+		return at+int64(h.Size()) == last+1-s.base && h.MaxTimestamp == timestamp, err
+	}
+	w := l.walk(s, s.size)
+	defer w.done()
+	pos, err := l.indexed(&w, entryOffset, last-s.base)
+	if err != nil {
+		return false, err
+	}
+	for pos < s.size {
+		h, err := w.header(pos)
+		if err != nil {
+			return isDamage(err), ignoreDamage(err)
+		}
+		if h.LastOffset() >= last {
+			return h.LastOffset() == last && h.MaxTimestamp == timestamp, nil
+		}
+		pos += int64(h.Size())
+	}
+	return false, nil
+}
+
+func ignoreDamage(err error) error {
+	if isDamage(err) {
+		return nil
+	}
+	return err
+}
+
+// rebuildIndexes makes a segment's indexes anew from its batches, up to the first that is no batch. One that
+// could not be finished is begun again at the next use.
 func (l *segmentLog) rebuildIndexes(s *segment) error {
+	s.indexesHalfMade = false // as what appending the entries opens is to see it
+	err := l.remakeIndexes(s)
+	s.indexesHalfMade, s.summed = err != nil, err == nil
+	return err
+}
+
+func (l *segmentLog) remakeIndexes(s *segment) error {
 	if err := l.open(s); err != nil {
 		return err
 	}
@@ -105,7 +152,6 @@ func (l *segmentLog) rebuildIndexes(s *segment) error {
 		}
 	}
 	s.firstTimestamp, s.maxTimestamp, s.maxTimestampOffset, s.sinceIndex = -1, -1, -1, 0
-	s.summed = true
 	w := l.walk(s, s.size)
 	defer w.done()
 	for pos := int64(0); pos < s.size; {

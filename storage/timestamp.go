@@ -38,17 +38,32 @@ func (l *segmentLog) timePosition(i int, ts, start int64) (int64, error) {
 	if err := l.openIndexes(s); err != nil { // a recovered segment's files are closed again
 		return 0, err
 	}
-	buf := indexBufs.Get().(*indexBuf)
-	slot, e, err := s.times.search(buf, entryTime, ts-1)
-	if err == nil && slot >= 0 {
-		// Up to this offset every timestamp is <= the entry's, which is < ts.
-		from = max(from, s.base+entryTimeOffset(e)+1)
-	}
-	indexBufs.Put(buf)
+	last, err := l.timeIndexed(s, ts-1)
 	if err != nil {
 		return 0, err
 	}
-	return l.position(i, from)
+	return l.position(i, max(from, last+1))
+}
+
+// timeIndexed is the last offset up to which the time index says that no timestamp is above ts; -1 without
+// any. Like an entry of the other index, one that its batch does not bear out shows an index to be made anew.
+func (l *segmentLog) timeIndexed(s *segment, ts int64) (last int64, err error) {
+	buf := indexBufs.Get().(*indexBuf)
+	defer indexBufs.Put(buf)
+	for range 2 {
+		slot, e, err := s.times.search(buf, entryTime, ts)
+		if err != nil || slot < 0 {
+			return -1, err
+		}
+		timestamp, last := entryTime(e), s.base+entryTimeOffset(e)
+		if ok, err := l.timeEntryHolds(s, timestamp, last); ok || err != nil {
+			return last, err
+		}
+		if err := l.rebuildIndexes(s); err != nil {
+			return 0, err
+		}
+	}
+	return -1, nil // damage in the batches: they are walked
 }
 
 // scanForTime walks batches from pos to the first with a record at ts or later.
