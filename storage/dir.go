@@ -325,6 +325,9 @@ func (d *Dir) Partitions() ([]PartitionDir, error) {
 		id, there, err := d.topicID(name)
 		if !there { // perhaps it is no directory
 			info, err := d.fs.Stat(d.file(name))
+			if errors.Is(err, iofs.ErrNotExist) { // it was listed
+				return nil, fmt.Errorf("log directory %s: %s is a link that leads nowhere: bring back what it led to, or remove it, and with it this copy of the partition", d.path, name)
+			}
 			if err != nil {
 				return nil, fmt.Errorf("log directory %s: %w", d.path, err)
 			}

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -248,5 +249,17 @@ func TestAPartitionThatWasFoundIsNotReadAgainToBeOpened(t *testing.T) {
 	}
 	if _, _, err := d.Open("orders", [16]byte{9}, 0, testConfig(), 1); err != nil {
 		t.Errorf("what was found of a deleted partition is taken for its successor's: %v", err)
+	}
+}
+
+// A partition on another disk that is not mounted must not be taken for one that never was.
+func TestALinkThatLeadsNowhereIsNoMissingPartition(t *testing.T) {
+	fs := vfs.NewReal(t.TempDir(), nil)
+	d := testDir(t, fs)
+	if err := os.Symlink("/nowhere/orders-0", fs.RealPath("data/orders-0")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Partitions(); err == nil || !strings.Contains(err.Error(), "orders-0 is a link that leads nowhere") {
+		t.Errorf("%v; want the link named", err)
 	}
 }
