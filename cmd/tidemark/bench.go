@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,11 +30,17 @@ func benchCommand() *cobra.Command {
 type bench struct {
 	workload.Bench
 	asJSON bool
-	keys   map[string]*string // workload keys set by flags
+	flags  []benchFlag
+}
+
+// benchFlag is a flag that sets a key of the workload.
+type benchFlag struct {
+	name, key string
+	value     *string
 }
 
 func newBench(cmd *cobra.Command, kind workload.Kind) *bench {
-	b := &bench{keys: map[string]*string{}}
+	b := &bench{}
 	b.Workload = workload.DefaultParams()
 	b.Workload.Kind, b.Workload.Driver = kind, "kgo"
 	f := cmd.Flags()
@@ -46,7 +53,7 @@ func newBench(cmd *cobra.Command, kind workload.Kind) *bench {
 
 // flag makes a workload key a flag; bytes may be written as 64KiB, durations as 5s.
 func (b *bench) flag(cmd *cobra.Command, name, key, value, usage string) {
-	b.keys[key] = cmd.Flags().String(name, value, usage)
+	b.flags = append(b.flags, benchFlag{name, key, cmd.Flags().String(name, value, usage)})
 }
 
 func (b *bench) payloadFlags(cmd *cobra.Command) {
@@ -66,9 +73,9 @@ func (b *bench) payloadFlags(cmd *cobra.Command) {
 
 // apply sets the workload from the flags.
 func (b *bench) apply() error {
-	for key, value := range b.keys {
-		if err := b.Workload.Set(key, *value); err != nil {
-			return err
+	for _, f := range b.flags {
+		if err := b.Workload.Set(f.key, *f.value); err != nil {
+			return fmt.Errorf("--%s %s: %w", f.name, *f.value, cmp.Or(errors.Unwrap(err), err))
 		}
 	}
 	return nil

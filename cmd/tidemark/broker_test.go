@@ -105,6 +105,10 @@ func TestAPortInUseIsOneClearLine(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the data directory was touched before the port was had")
 	}
+	out, err = tidemark(context.Background(), "zookeeper", "--listen", l.Addr().String()).CombinedOutput()
+	if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "the port is in use") {
+		t.Errorf("zookeeper: %v: %s", err, out)
+	}
 }
 
 func TestBadSettingsAreOneClearLine(t *testing.T) {

@@ -36,6 +36,8 @@ func TestAWrongCommandLineFailsAndSaysHowToPutItRight(t *testing.T) {
 		{"run batch-size --quik", "see tidemark run --help"},
 		{"run batch-size --quick --full", "--quick and --full: choose one"},
 		{"limits --repeats 0", "--repeats 0: want at least 1"},
+		{"bench produce --duration 5", "--duration 5: must be a duration like 500ms or 3s"},
+		{"bench consume --fetch-bytes 1GB", "--fetch-bytes 1GB: must be a whole number, like 65536 or 64KiB"},
 		{"bench ceiling --repeats 0", "--repeats 0: want at least 1"},
 		{"bench ceiling --disk-rate fast", "--disk-rate fast: must be a whole number"},
 		{"bench ceiling --disk-rate 100", "--disk-rate 100: must be at least 1MiB"},

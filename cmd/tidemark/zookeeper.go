@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -45,6 +47,9 @@ prints one line with the address it really has. SIGINT or SIGTERM ends it.`,
 // runZooKeeper serves until ctx ends, or the disk fails.
 func runZooKeeper(ctx context.Context, listen string, cfg zkserver.Config, out io.Writer) error {
 	s, err := zkserver.Listen(listen, cfg)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("--listen %s: the port is in use by another process; stop it, or choose another port (0 takes a free one)", listen)
+	}
 	if err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func ReadEnvironment(ctx context.Context, scratch string, now time.Time) Environ
 }
 
 // commit is the revision that the binary was built from; `go run` leaves it out
-// of the binary, so the working tree is asked.
+// of the binary, so the working tree is asked, if it is this project's.
 func commit(ctx context.Context) string {
 	revision, dirty := "", false
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -132,6 +132,9 @@ func commit(ctx context.Context) string {
 		}
 	}
 	if revision == "" {
+		if !inOwnTree(ctx) {
+			return "unknown"
+		}
 		out, err := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
 		if err != nil {
 			return "unknown"
@@ -147,6 +150,16 @@ func commit(ctx context.Context) string {
 		revision += "-dirty"
 	}
 	return revision
+}
+
+// inOwnTree says whether the working directory lies in a checkout of this project, and not of another.
+func inOwnTree(ctx context.Context) bool {
+	top, err := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel").Output()
+	if err != nil {
+		return false
+	}
+	module := readLine(filepath.Join(strings.TrimSpace(string(top)), "go.mod"))
+	return module == "module github.com/tidemark-log/tidemark"
 }
 
 // notCode is what a run itself writes: that of the experiment before makes no other code of it.

@@ -35,6 +35,12 @@ func TestAnExperimentDoesNotMakeTheNextOneDirty(t *testing.T) {
 	git("add", ".")
 	git("commit", "-q", "-m", "x")
 	t.Chdir(filepath.Join(dir, "sub"))
+	if c := commit(t.Context()); c != "unknown" {
+		t.Errorf("in another project's tree it is %q", c)
+	}
+	write("go.mod", "module github.com/tidemark-log/tidemark\n")
+	git("add", ".")
+	git("commit", "-q", "-m", "ours")
 	write("PAPER.md", "after")
 	write("results/index.html", "after")
 	if c := commit(t.Context()); len(c) != 12 {
