@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -105,7 +106,7 @@ func (c *Cluster) tell() {
 		s.next++
 		s.last = c.now
 		c.noteStep(f)
-		c.trace.say(c.now, "step %d: %s of %s", s.next, string(f.Kind), f.Target)
+		c.trace.say(c.now, "step %d: %s of %s", s.next, string(f.Kind), cmp.Or(f.Target, f.Message, "all"))
 		c.faults++
 		c.act(f)
 	})
@@ -144,6 +145,11 @@ func (c *Cluster) everyPartition(f func(ghost.TP) bool) bool {
 
 // checkScenario finds what the simulator cannot play.
 func checkScenario(s *experiments.Scenario) error {
+	for _, w := range s.Witness {
+		if !slices.Contains(clusterProbes(), w) {
+			return fmt.Errorf("%s: witness = %q: there is no probe of that name", s.Name, w)
+		}
+	}
 	for i, f := range s.Steps {
 		if f.When != "" && areConditions(f.When) != nil {
 			return fmt.Errorf("%s: step %d: when = %q: want one of %s", s.Name, i+1, f.When, strings.Join(slices.Sorted(maps.Keys(conditions)), ", "))

@@ -173,7 +173,7 @@ func parseShard(text string) (i, n int, err error) {
 }
 
 func writeSummary(w io.Writer, s sim.Summary, took time.Duration, o sim.Options) {
-	fmt.Fprintf(w, "%s (%d of them twice, with equal traces unless it says otherwise below), %d lives of a broker, %v of virtual time\n", words.Count(s.Runs, "seed"), s.Twice, s.Lives, s.Virtual.Round(time.Second))
+	fmt.Fprintf(w, "%s, %d of them run twice to compare their traces; %d lives of a broker, %v of virtual time\n", words.Count(s.Runs, "seed"), s.Twice, s.Lives, s.Virtual.Round(time.Second))
 	fmt.Fprintf(w, "%d events in %v: %.0f events/s, %.1f seeds/s\n", s.Events, took.Round(time.Millisecond), float64(s.Events)/took.Seconds(), float64(s.Runs+s.Twice)/took.Seconds())
 	if o.Brokers > 0 {
 		writeCluster(w, s.Cluster, took)
