@@ -32,7 +32,8 @@ metadata itself; with it, a member of the cluster that is kept there (see also: 
 
 Settings have Kafka's names; our design switches begin with "lab."; --help-config
 lists them all. When it serves, it prints one line with the addresses it really has. The first SIGINT or
-SIGTERM shuts it down gracefully, within --grace; a second one ends it at once, as does one before it serves.`,
+SIGTERM shuts it down gracefully, within --grace; a second one, half a second later or more, ends it at once, as
+does one before it serves.`,
 		Example: `  tidemark broker
   tidemark broker --config server.properties --set listeners=PLAINTEXT://127.0.0.1:0 --set lab.fetch.transfer=copy`,
 		Args: cobra.NoArgs,

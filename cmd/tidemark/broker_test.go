@@ -129,7 +129,7 @@ func TestASignalShutsDownGracefullyUnderLongPolls(t *testing.T) {
 	b.shutdown()      // SIGTERM, and exit status 0
 }
 
-func TestASecondSignalEndsAtOnce(t *testing.T) {
+func TestTwoSignalsTogetherEndABroker(t *testing.T) {
 	b := startBroker(t, t.TempDir())
 	conn, err := net.Dial("tcp", b.addr)
 	if err != nil {

@@ -23,8 +23,8 @@ func clusterCommand() *cobra.Command {
 		Long: `Run brokers 1 to N, each in a process of its own on a free loopback port, and the
 embedded ZooKeeper that they coordinate through (or, with --zookeeper, another one).
 
-The first line names the bootstrap servers. Ctrl-C or SIGTERM stops all of it, a second one at once. A
-cluster whose --dir holds one that ran before goes on where that stopped.`,
+The first line names the bootstrap servers. Ctrl-C or SIGTERM stops all of it; a second one, half a second
+later or more, at once. A cluster whose --dir holds one that ran before goes on where that stopped.`,
 		Example: `  tidemark cluster --brokers 3 --dir /tmp/cluster
   tidemark cluster --brokers 3 --set min.insync.replicas=2
   tidemark cluster --zookeeper 127.0.0.1:2181,127.0.0.1:2182/tidemark`,

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,16 +33,24 @@ func main() {
 	os.Exit(exitStatus(err))
 }
 
+// secondSignalAfter is how long after the first signal another one counts as a second. One wish to stop may come as two
+// signals: timeout(1) sends to its child and then to its whole group, a wrapper passes on what the terminal sent to both. They
+// come within milliseconds. A person who sees that it does not end, and asks again, takes longer than this.
+const secondSignalAfter = 500 * time.Millisecond
+
 // untilSignal ends with the first SIGINT or SIGTERM: commands then end in good order, which
-// may take them as long as a disk or a peer does. A second one ends the process at once, and what it started with it.
+// may take them as long as a disk or a peer does. A second one, secondSignalAfter later, ends the process at once, and what it started with it.
 func untilSignal() context.Context {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		<-signals
+		first := time.Now()
 		cancel()
-		<-signals
+		for time.Since(first) < secondSignalAfter {
+			<-signals
+		}
 		fmt.Fprintln(os.Stderr, "tidemark: ended at once by a second signal; what a broker had not flushed is recovered at its next start")
 		os.Exit(130)
 	}()

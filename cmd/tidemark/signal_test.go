@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -47,21 +48,41 @@ func TestASignalEndsAStartThatWaits(t *testing.T) {
 	}
 }
 
-// A cluster whose broker does not stop ends at the second signal, and leaves nothing behind.
-func TestASecondSignalEndsAClusterAtOnce(t *testing.T) {
-	cmd := tidemark(t.Context(), "cluster", "--brokers", "1", "--dir", t.TempDir())
+// startClusterCommand starts the cluster command, and waits for its first line. said is what it writes to standard error.
+func startClusterCommand(t *testing.T, args ...string) (cmd *exec.Cmd, said *lockedBuffer) {
+	t.Helper()
+	cmd, said = tidemark(context.WithoutCancel(t.Context()), append([]string{"cluster"}, args...)...), new(lockedBuffer)
+	cmd.Stderr = said
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // when the test has failed; what it started goes with it
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("the first line is %q (%v): %s", line, err, said.String())
+		t.Fatalf("the first line is %q (%v): %s", line, err, said)
 	}
+	return cmd, said
+}
+
+// timeout(1) signals its child and then its group, so that one wish to stop comes twice.
+func TestTwoSignalsAtOnceAreOne(t *testing.T) {
+	cmd, said := startClusterCommand(t, "--brokers", "2", "--dir", t.TempDir())
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} { // of one kind, two may become one on the way
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status := exitCode(t, cmd); status != 0 || strings.Contains(said.String(), "second signal") {
+		t.Errorf("exit status %d, it said %q", status, said)
+	}
+}
+
+// A cluster whose broker does not stop ends at the second signal, and leaves nothing behind.
+func TestASecondSignalEndsAClusterAtOnce(t *testing.T) {
+	cmd, said := startClusterCommand(t, "--brokers", "1", "--dir", t.TempDir())
 	children := childrenOf(t, cmd.Process.Pid)
 	if len(children) != 2 {
 		t.Fatalf("%d children", len(children))
@@ -71,10 +92,12 @@ func TestASecondSignalEndsAClusterAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		if err := cmd.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(secondSignalAfter + 100*time.Millisecond) // as a person would; it sees the first one within the rest
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
 	}
 	if status := exitCode(t, cmd); status != 130 || !strings.Contains(said.String(), "second signal") {
 		t.Errorf("exit status %d, it said %q", status, said.String())
