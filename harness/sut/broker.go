@@ -66,8 +66,8 @@ func (b *Broker) Set(key, value string) {
 	}
 }
 
-// Start starts the broker again, on new ports.
-func (b *Broker) Start(ctx context.Context) error {
+// Args are the arguments with which Start starts it.
+func (b *Broker) Args() []string {
 	settings := map[string]string{
 		"listeners":          "PLAINTEXT://127.0.0.1:0",
 		"lab.admin.listener": "127.0.0.1:0",
@@ -78,8 +78,13 @@ func (b *Broker) Start(ctx context.Context) error {
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		args = append(args, "--set", key+"="+settings[key])
 	}
+	return args
+}
+
+// Start starts the broker again, on new ports.
+func (b *Broker) Start(ctx context.Context) error {
 	proc, err := Start(ctx, ProcessSpec{
-		Path: b.spec.Binary, Args: args, Ready: func(line string) bool { return readyLine.MatchString(line) }, Cgroup: b.spec.Cgroup, Log: b.spec.Log,
+		Path: b.spec.Binary, Args: b.Args(), Ready: func(line string) bool { return readyLine.MatchString(line) }, Cgroup: b.spec.Cgroup, Log: b.spec.Log,
 		Descriptors: b.spec.Descriptors,
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +32,17 @@ type ClusterSpec struct {
 	InMemory bool
 	// Descriptors is how many files each broker may have open; 0: as many as this process.
 	Descriptors int
+	// Slow, when it is not nil, is told once what a start waits for that has not ended after slowAfter.
+	Slow func(Waits)
+}
+
+// slowAfter is when a start is slow: some ten times as long as one takes that waits for nothing.
+const slowAfter = time.Second
+
+// Waits is what a start waits for.
+type Waits struct {
+	ZooKeeper string // its connect string; empty: the embedded one does not serve yet
+	Brokers   []int  // the ids of those that do not serve yet; none: they do not know each other
 }
 
 // Cluster is a started cluster.
@@ -48,16 +60,22 @@ var zookeeperReady = regexp.MustCompile(`^tidemark zookeeper ready listener=(\S+
 // StartCluster starts everything and waits until each broker knows of all. What has started is stopped when something does not.
 func StartCluster(ctx context.Context, s ClusterSpec) (*Cluster, error) {
 	c := &Cluster{ZooKeeper: s.ZooKeeper, spec: s}
+	waits := watchStart(s)
+	defer waits.end()
 	if c.ZooKeeper == "" {
 		if err := c.StartZooKeeper(ctx); err != nil {
 			return nil, err
 		}
 	}
+	waits.zookeeperServes(c.ZooKeeper)
 	c.Brokers = make([]*Broker, s.Brokers)
 	failed := make([]error, s.Brokers)
 	var all sync.WaitGroup
 	for i := range c.Brokers {
-		all.Go(func() { c.Brokers[i], failed[i] = StartBroker(ctx, s.broker(i+1, c.ZooKeeper)) })
+		all.Go(func() {
+			c.Brokers[i], failed[i] = StartBroker(ctx, s.broker(i+1, c.ZooKeeper))
+			waits.brokerServes(i + 1)
+		})
 	}
 	all.Wait()
 	err := errors.Join(failed...)
@@ -172,23 +190,44 @@ func (c *Cluster) Kill() {
 // ZooKeeperProcess is the embedded ZooKeeper's process; nil with another service.
 func (c *Cluster) ZooKeeperProcess() *Process { return c.zookeeper }
 
-// Exited receives what one of the cluster's processes said last, when it has ended by itself.
-func (c *Cluster) Exited(ctx context.Context) <-chan error {
-	ended := make(chan error, len(c.Brokers)+1)
-	watch := func(name string, p *Process) {
+// StopLiving is Stop for a cluster of which processes may have ended before.
+func (c *Cluster) StopLiving() error {
+	living := *c
+	living.Brokers = slices.Clone(c.Brokers)
+	for i, b := range living.Brokers {
+		if b.Process().HasExited() {
+			living.Brokers[i] = nil
+		}
+	}
+	if c.zookeeper != nil && c.zookeeper.HasExited() {
+		living.zookeeper = nil
+	}
+	return living.Stop()
+}
+
+// Ended is a process of a cluster that has ended.
+type Ended struct {
+	Broker  int // its id; 0: the embedded ZooKeeper
+	Process *Process
+}
+
+// Exited receives each of the cluster's processes of now, when it ends; nothing more once ctx has ended.
+func (c *Cluster) Exited(ctx context.Context) <-chan Ended {
+	ended := make(chan Ended, len(c.Brokers)+1)
+	watch := func(id int, p *Process) {
 		go func() {
 			select {
 			case <-p.Exited():
-				ended <- fmt.Errorf("sut: %s has ended (%s): %s", name, p.cmd.ProcessState, p.Output())
+				ended <- Ended{id, p}
 			case <-ctx.Done():
 			}
 		}()
 	}
 	for i, b := range c.Brokers {
-		watch(fmt.Sprintf("broker %d", i+1), b.Process())
+		watch(i+1, b.Process())
 	}
 	if c.zookeeper != nil {
-		watch("zookeeper", c.zookeeper)
+		watch(0, c.zookeeper)
 	}
 	return ended
 }

@@ -135,8 +135,7 @@ func (p *Process) Output() string { return p.output.String() }
 // to standard error: "exit status 3: no such directory", "signal: killed". Of a panic
 // that is the line which names it, and not the end of the stacks behind it.
 func (p *Process) HowEnded() string {
-	<-p.exited
-	how, last := p.cmd.ProcessState.String(), ""
+	how, last := p.State(), ""
 	for line := range strings.Lines(p.stderr.text()) {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
@@ -150,6 +149,12 @@ func (p *Process) HowEnded() string {
 		return how
 	}
 	return how + ": " + last
+}
+
+// State is by what a process that has ended did: "exit status 3", "signal: killed".
+func (p *Process) State() string {
+	<-p.exited
+	return p.cmd.ProcessState.String()
 }
 
 // Exited is closed when the process has ended.

@@ -61,8 +61,7 @@ func TestAnEndedContextKills(t *testing.T) {
 	}
 }
 
-// Whoever is killed has nothing to say: what is told is by what it ended.
-func TestAProcessOfAClusterThatEndsIsToldWithItsState(t *testing.T) {
+func TestAProcessOfAClusterThatEndsIsTold(t *testing.T) {
 	p, err := Start(t.Context(), shell("echo ready; sleep 1000"))
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +69,10 @@ func TestAProcessOfAClusterThatEndsIsToldWithItsState(t *testing.T) {
 	c := Cluster{zookeeper: p}
 	ended := c.Exited(t.Context())
 	p.Kill()
-	if err := <-ended; !strings.Contains(err.Error(), "zookeeper has ended (signal: killed)") {
+	if e := <-ended; e.Broker != 0 || e.Process != p || p.State() != "signal: killed" {
+		t.Errorf("%+v, %s", e, p.State())
+	}
+	if err := c.StopLiving(); err != nil {
 		t.Error(err)
 	}
 }
