@@ -236,6 +236,7 @@ func (f *Figure) drawData(c draw.Canvas) error {
 		a.Label.TextStyle = style(10, ink, false)
 		a.LineStyle.Width = 0
 	}
+	p.X.Label.TextStyle = centered(p.X.Label.TextStyle) // it is written at the axis' middle
 	p.X.Label.Text, p.X.Label.Padding = f.X.Label, 5
 	p.X.LineStyle = draw.LineStyle{Color: inkFaint, Width: 0.75}
 	p.X.Padding, p.Y.Padding = 0, 0
