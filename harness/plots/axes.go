@@ -50,6 +50,9 @@ func (f *Figure) yRange() (low, high float64) {
 		room := 1.03
 		if f.Kind == Bars {
 			room = 1.10 // for the numbers above the bars
+			if f.Limit != nil {
+				room = 1.16 // and the shares above those
+			}
 		}
 		return min(0, low), math.Ceil(high*room/step) * step
 	}

@@ -3,7 +3,6 @@ package plots
 import (
 	"image/color"
 	"math"
-	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/text"
@@ -54,33 +53,21 @@ func (m marks) bar(c draw.Canvas, y func(float64) vg.Length, category, series in
 		c.FillPolygon(ink, []vg.Point{{X: middle - width/2, Y: base}, {X: middle - width/2, Y: top}, {X: middle + width/2, Y: top}, {X: middle + width/2, Y: base}})
 		m.interval(c, middle, y, pt, color.RGBA{0x1F, 0x23, 0x28, 0xFF})
 	}
-	taken := []span{{top, top}}
+	reach := top // how high something is drawn already
 	if f.Y.Log {
-		taken[0].high += 4
+		reach += 4
 	}
 	if pt.HasInterval() {
-		low := base
-		if f.drawable(pt.Lo) {
-			low = y(pt.Lo)
-		}
-		taken = append(taken, span{low, y(pt.Hi)})
+		reach = max(reach, y(pt.Hi))
 	} else if len(pt.Samples) > 1 {
 		for _, v := range pt.Samples {
 			if f.drawable(v) {
-				taken = append(taken, span{y(v) - ringRadius, y(v) + ringRadius})
+				reach = max(reach, y(v)+ringRadius)
 			}
 		}
 	}
 	limit := m.limitMark(c, y, category, series, middle, slot)
-	m.barLabels(c, pt, f.share(category, series), middle, width, top, taken, limit)
-}
-
-// span is a stretch of a bar's middle line in which something is drawn already.
-type span struct{ low, high vg.Length }
-
-// free reports whether nothing is drawn between low and high.
-func free(taken []span, low, high vg.Length) bool {
-	return !slices.ContainsFunc(taken, func(s span) bool { return s.low < high && s.high > low })
+	m.barLabels(c, pt, f.share(category, series), middle, width, reach, limit)
 }
 
 // limitMark draws the machine's limit over one bar and gives its height; 0 for none.
@@ -94,50 +81,28 @@ func (m marks) limitMark(c draw.Canvas, y func(float64) vg.Length, category, ser
 	return at
 }
 
-// barLabels writes the value above the bar and, inside it, the share of the limit.
-func (m marks) barLabels(c draw.Canvas, pt Point, share float64, middle, width, top vg.Length, taken []span, limit vg.Length) {
+// barLabels writes the value above the bar and, above that, the share of the limit: there every
+// bar has room for it, however low, and all shares stand as far from their bars' tops.
+func (m marks) barLabels(c draw.Canvas, pt Point, share float64, middle, width, reach, limit vg.Length) {
 	const size = 9
-	base := c.Min.Y
-	reach, foot := top, top
-	for _, s := range taken {
-		reach, foot = max(reach, s.high), min(foot, s.low)
-	}
-	s := centered(style(size, ink, false))
-	words := m.f.short(pt.Value)
-	if s.Width(words) > width*1.12 {
-		s.Font.Size = max(7, size*width*1.12/s.Width(words))
+	fits := func(s text.Style, words string) text.Style {
+		if s.Width(words) > width*1.12 {
+			s.Font.Size = max(7, s.Font.Size*width*1.12/s.Width(words))
+		}
+		return centered(s)
 	}
 	at, tall := reach+3, vg.Length(size+1)
-	if share > 0 && m.f.Y.Log {
-		tall *= 2 // the share stands above the value
+	if share > 0 {
+		tall *= 2
 	}
 	if limit > at-2 && limit < at+tall { // the limit's dashes are in the way
-		inside := foot - size - 3
-		if m.f.Y.Log || inside < base+2.5*size {
-			at = limit + 3
-		} else {
-			at, s.Color = inside, color.White
-			taken = append(taken, span{at - 1, at + size})
-		}
+		at = limit + 3
 	}
-	c.FillText(s, vg.Point{X: middle, Y: at}, words)
-	if share > 0 && m.f.Y.Log {
-		above := centered(style(size-1, inkSoft, true))
-		c.FillText(above, vg.Point{X: middle, Y: at + size + 1.5}, percent(share))
-	}
-	if share > 0 && !m.f.Y.Log {
-		s := centered(style(size, color.White, true))
+	words := m.f.short(pt.Value)
+	c.FillText(fits(style(size, ink, false), words), vg.Point{X: middle, Y: at}, words)
+	if share > 0 {
 		words := percent(share)
-		if s.Width(words) >= width*0.95 || top-base <= 2.2*size {
-			return
-		}
-		taken = append(taken, span{limit - 1, limit + 1})
-		for _, y := range []vg.Length{top - size - 4, base + 5} { // clear of what is drawn over the bar; nowhere, if need be
-			if free(taken, y-1, y+size) {
-				c.FillText(s, vg.Point{X: middle, Y: y}, words)
-				return
-			}
-		}
+		c.FillText(fits(style(size-1, inkSoft, true), words), vg.Point{X: middle, Y: at + size + 1.5}, words)
 	}
 }
 
@@ -199,13 +164,9 @@ func (f *Figure) legend(c draw.Canvas, top vg.Length) vg.Length {
 	}
 	if f.limitPoints() != nil {
 		named = true
-		shares := len(f.shares()) > 0
 		words := "machine's limit: " + f.Limit.Name
-		switch {
-		case shares && f.Y.Log:
+		if len(f.shares()) > 0 {
 			words += "; bold, the share of it reached"
-		case shares:
-			words += "; in the bars, the share of it reached"
 		}
 		item(words, func(at vg.Point) { c.StrokeLine2(limitLine, at.X-2, at.Y+3, at.X+box+2, at.Y+3) })
 	}

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"gonum.org/v1/plot/vg"
-
 	"github.com/tidemark-log/tidemark/harness/stat"
 )
 
@@ -155,16 +153,54 @@ func TestTicksAreRoundInTheUnitThatLabelsThem(t *testing.T) {
 	}
 }
 
-func TestAShareIsNotWrittenOverWhatIsDrawnThere(t *testing.T) {
-	taken := []span{{100, 100}, {20, 25}, {90, 95}}
-	for _, c := range []struct {
-		low, high float64
-		free      bool
-	}{{30, 40, true}, {22, 31, false}, {15, 21, false}, {80, 91, false}, {18, 27, false}, {101, 110, true}} {
-		if free(taken, vg.Length(c.low), vg.Length(c.high)) != c.free {
-			t.Errorf("%v to %v: free is not %v", c.low, c.high, c.free)
+// Also a bar that is too low to hold any text says its share, in the same place as the others.
+func TestEveryBarHasItsShareAsFarAboveItsValue(t *testing.T) {
+	f := &Figure{Kind: Bars, Title: "t", Categories: []Category{{"a", 0}}, Limit: &Limit{"loop", [][]float64{{512, 500, 490, 221}}},
+		Series: []Series{{"high", []Point{few(410)}}, {"low", []Point{few(5)}}, {"limit close above", []Point{few(480)}}, {"a spread over it", []Point{few(210, 40, 300)}}}}
+	svg, err := f.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, share := range map[string]string{"410": "80.%", "5": "1.%", "480": "98.%", "210": "95.%"} {
+		_, low := textAt(t, svg, value)
+		if _, high := textAt(t, svg, share); math.Abs(low-high-10.5) > 0.2 {
+			t.Errorf("%s stands %.1f points above %s", share, low-high, value)
 		}
 	}
+	if !strings.Contains(string(svg), "bold, the share of it reached") {
+		t.Error("the legend does not say what is bold")
+	}
+}
+
+// A single category lies at the axis' middle, and the axis' title is centred below it.
+func TestTheTitleOfTheXAxisIsCentred(t *testing.T) {
+	f := &Figure{Kind: Bars, Title: "t", X: Axis{Label: "a rather long title of an axis"}, Categories: []Category{{"only", 0}}, Series: []Series{{"s", []Point{few(5)}}}}
+	svg, err := f.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	middle := func(words string) float64 {
+		x, _ := textAt(t, svg, words)
+		return x + style(10, ink, false).Width(words).Points()/2
+	}
+	if off := middle(f.X.Label) - middle("only"); math.Abs(off) > 0.1 {
+		t.Errorf("the title is %.1f points off the axis' middle", off)
+	}
+}
+
+// textAt is where the text that matches words begins in a figure.
+func textAt(t *testing.T, svg []byte, words string) (x, y float64) {
+	t.Helper()
+	m := regexp.MustCompile(`<text x="([^"]*)" y="([^"]*)"[^>]*>` + words + `</text>`).FindSubmatch(bytes.ReplaceAll(svg, []byte("\n"), []byte(" ")))
+	if m == nil {
+		t.Fatalf("%s is not in the figure", words)
+	}
+	x, errX := strconv.ParseFloat(string(m[1]), 64)
+	y, errY := strconv.ParseFloat(string(m[2]), 64)
+	if err := errors.Join(errX, errY); err != nil {
+		t.Fatal(err)
+	}
+	return x, y
 }
 
 func TestTheSameFigureGivesTheSameBytes(t *testing.T) {
@@ -244,30 +280,6 @@ func TestATimelineIsWellFormedAndRefusesWhatItCannotDraw(t *testing.T) {
 		if _, err := (&Timeline{Panels: panels}).SVG(); err == nil {
 			t.Errorf("%s: was drawn", name)
 		}
-	}
-}
-
-// A limit right above a bar sends the value inside it, where the share of the limit stands too.
-func TestValueAndShareOfABarDoNotOverlap(t *testing.T) {
-	pt := few(530)
-	f := &Figure{Kind: Bars, Title: "t", Categories: []Category{{"a", 0}}, Series: []Series{{"s", []Point{pt}}}, Limit: &Limit{"loop", [][]float64{{548}}}}
-	svg, err := f.SVG()
-	if err != nil {
-		t.Fatal(err)
-	}
-	height := func(words string) float64 {
-		m := regexp.MustCompile(`<text x="[^"]*" y="([^"]*)"[^>]*>` + words + `</text>`).FindSubmatch(bytes.ReplaceAll(svg, []byte("\n"), []byte(" ")))
-		if m == nil {
-			t.Fatalf("%s is not in the figure", words)
-		}
-		y, err := strconv.ParseFloat(string(m[1]), 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return y
-	}
-	if apart := math.Abs(height("530") - height("97.%")); apart < 9 {
-		t.Errorf("they stand %.1f points apart", apart)
 	}
 }
 
