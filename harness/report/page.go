@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -115,6 +116,21 @@ type experimentCard struct {
 	Commit, Machine                        string
 }
 
+var aside = regexp.MustCompile(` \([^()]*\)`)
+
+// inShort keeps of each warning what a reader of many experiments must not miss: its first
+// sentence, without what stands in brackets. The experiment's own page has the rest.
+func inShort(warnings []string) (all []string) {
+	for _, w := range warnings {
+		if first, _, more := strings.Cut(aside.ReplaceAllString(w, ""), ". "); more {
+			all = append(all, first+".")
+		} else {
+			all = append(all, first)
+		}
+	}
+	return all
+}
+
 // WithOthers adds to the directories of runs under root those of the newest whole runs of the other embedded
 // experiments there, in the experiments' order, so that who runs one of them again keeps the page over all.
 // One that was quick is taken where there is no other.
@@ -167,7 +183,7 @@ func Overview(root string, dirs []string) (string, error) {
 		}
 		cards = append(cards, experimentCard{
 			Name: r.spec.Name, Question: r.summary.Question, Prediction: r.summary.Prediction, Link: filepath.ToSlash(link), Size: r.sizeText(),
-			Verdicts: verdictRows(r.summary), Figures: inline(r.figures), Warnings: r.summary.Warnings, Failures: r.summary.Failures,
+			Verdicts: verdictRows(r.summary), Figures: inline(r.figures), Warnings: inShort(r.summary.Warnings), Failures: r.summary.Failures,
 			Commit: r.env.Commit, Machine: r.env.Machine(),
 		})
 		machines["commit "+r.env.Commit+", "+r.env.Machine()] = true

@@ -166,6 +166,34 @@ func TestRunningOneExperimentAgainKeepsTheOthersOnThePage(t *testing.T) {
 	}
 }
 
+// Who reads only the page over all experiments learns what makes an experiment's numbers doubtful.
+func TestTheOverviewWarnsLikeTheExperimentsOwnPage(t *testing.T) {
+	root := t.TempDir()
+	dir := writeRun(t, root, "sendfile", experiments.SizeDefault, 8, func(experiments.Cell, string) float64 { return 4000 }) // over the limit
+	busy := env
+	busy.Load = "7.1 6.0 5.0"
+	if err := result.WriteJSON(filepath.Join(dir, result.EnvironmentFile), busy); err != nil {
+		t.Fatal(err)
+	}
+	page, err := Overview(root, []string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, card, _ := strings.Cut(string(text), `id="sendfile"`)
+	for _, words := range []string{"a load of 7 on 2 CPUs.", "came out above the limit measured beside them, up to 202 % of it: "} {
+		if !strings.Contains(card, words) {
+			t.Errorf("%q is not beside the experiment", words)
+		}
+	}
+	if strings.Contains(card, "Pairs cancel") {
+		t.Error("the warning is not in short")
+	}
+}
+
 func TestThePageEscapesWhatItShows(t *testing.T) {
 	dir := writeRun(t, t.TempDir(), "batch-size", experiments.SizeDefault, 8, flat)
 	text, _ := os.ReadFile(filepath.Join(dir, result.PageFile))
