@@ -46,7 +46,7 @@ var quantities = map[string]quantity{
 	"cpu-sec/GB":              {"Broker CPU time per gigabyte", plots.Unit{Symbol: "s/GB", Prefix: plots.None}},
 	"client-cpu-sec/GB":       {"Client CPU time per gigabyte", plots.Unit{Symbol: "s/GB", Prefix: plots.None}},
 	"cpu-share":               {"CPUs the broker kept busy", plots.Unit{Prefix: plots.None}},
-	"copied-bytes/byte":       {"Bytes copied per byte delivered", plots.Unit{Prefix: plots.None}},
+	"copied-bytes/byte":       {"Bytes copied per byte produced or delivered", plots.Unit{Prefix: plots.None}},
 	"syscalls/MB":             {"System calls per megabyte", plots.Unit{}},
 	"ctx-switches/s":          {"Context switches per second", plots.Unit{}},
 	"broker-rss-bytes":        {"Resident memory of the broker", plots.Unit{Symbol: "B", Prefix: plots.IEC}},
