@@ -50,25 +50,38 @@ func (m marks) bar(c draw.Canvas, y func(float64) vg.Length, category, series in
 		m.interval(c, middle, y, pt, ink)
 		c.DrawGlyphNoClip(draw.GlyphStyle{Color: ink, Radius: 5, Shape: shapes[series]}, vg.Point{X: middle, Y: top})
 	} else {
-		c.FillPolygon(ink, []vg.Point{{X: middle - width/2, Y: base}, {X: middle - width/2, Y: top}, {X: middle + width/2, Y: top}, {X: middle + width/2, Y: base}})
+		c.FillPolygon(ink, rectangle(middle, width, base, top))
 		m.interval(c, middle, y, pt, color.RGBA{0x1F, 0x23, 0x28, 0xFF})
 	}
-	reach := top // how high something is drawn already
-	if f.Y.Log {
-		reach += 4
-	}
-	if pt.HasInterval() {
-		reach = max(reach, y(pt.Hi))
-	} else if len(pt.Samples) > 1 {
-		for _, v := range pt.Samples {
-			if f.drawable(v) {
-				reach = max(reach, y(v)+ringRadius)
-			}
+	drawn := m.extent(y, pt)
+	limit := m.limitMark(c, y, category, series, middle, slot)
+	m.barLabels(c, barText{value: f.short(pt.Value), share: f.share(category, series), middle: middle, width: width, base: base, drawn: drawn, limit: limit, bar: ink})
+}
+
+// extent is between which heights a bar's end, its interval and its repeats are drawn.
+func (m marks) extent(y func(float64) vg.Length, pt Point) (e vertical) {
+	e.low, e.high = y(pt.Value), y(pt.Value)
+	add := func(v float64, radius vg.Length) {
+		if m.f.drawable(v) {
+			e.low, e.high = min(e.low, y(v)-radius), max(e.high, y(v)+radius)
 		}
 	}
-	limit := m.limitMark(c, y, category, series, middle, slot)
-	m.barLabels(c, pt, f.share(category, series), middle, width, reach, limit)
+	if m.f.Y.Log {
+		add(pt.Value, 4)
+	}
+	if pt.HasInterval() {
+		add(pt.Lo, 0)
+		add(pt.Hi, 0)
+	} else if len(pt.Samples) > 1 {
+		for _, v := range pt.Samples {
+			add(v, ringRadius)
+		}
+	}
+	return e
 }
+
+// vertical is a stretch of heights.
+type vertical struct{ low, high vg.Length }
 
 // limitMark draws the machine's limit over one bar and gives its height; 0 for none.
 func (m marks) limitMark(c draw.Canvas, y func(float64) vg.Length, category, series int, middle, slot vg.Length) vg.Length {
@@ -81,29 +94,70 @@ func (m marks) limitMark(c draw.Canvas, y func(float64) vg.Length, category, ser
 	return at
 }
 
+// barText is what stands at a bar's end, and what is drawn there already.
+type barText struct {
+	value         string
+	share         float64 // of the limit; 0 where there is none
+	middle, width vg.Length
+	base          vg.Length // where the bar begins
+	drawn         vertical  // its end, with interval and repeats
+	limit         vg.Length // 0 where there is none
+	bar           color.RGBA
+}
+
 // barLabels writes the value above the bar and, above that, the share of the limit: there every
-// bar has room for it, however low, and all shares stand as far from their bars' tops.
-func (m marks) barLabels(c draw.Canvas, pt Point, share float64, middle, width, reach, limit vg.Length) {
-	const size = 9
-	fits := func(s text.Style, words string) text.Style {
-		if s.Width(words) > width*1.12 {
-			s.Font.Size = max(7, s.Font.Size*width*1.12/s.Width(words))
+// bar has room for it, however low, and all shares stand as far from their bars' tops. Where the
+// limit's dashes lie there, the words stand below the bar's end: above the dashes they would be
+// read as the limit's own.
+func (m marks) barLabels(c draw.Canvas, b barText) {
+	const size, digits, leading = 9, 7, 10.5 // of a line: its type, how high that stands, and to the next
+	type line struct {
+		style text.Style
+		words string
+	}
+	lines := []line{{style(size, ink, false), b.value}}
+	if b.share > 0 {
+		lines = append(lines, line{style(size-1, inkSoft, true), percent(b.share)})
+	}
+	tall := func(lines int) vg.Length { return digits + leading*vg.Length(lines-1) }
+	at := b.drawn.high + 3
+	if top := at + tall(len(lines)) + 3; b.limit > b.drawn.high && b.limit < top { // the dashes are in the way
+		under := b.drawn.low - 3
+		if len(lines) == 2 && under-tall(2) < b.base+1 && under-tall(1) >= b.base+1 { // a bar for one line
+			lines = []line{{style(size, ink, false), b.value + ", " + percent(b.share)}}
 		}
-		return centered(s)
+		switch below := under - tall(len(lines)); {
+		case below < b.base+1: // no room at all
+			at = b.limit + 3
+		case m.f.Y.Log: // on a plate, over the stem
+			at = below
+			c.FillPolygon(color.White, rectangle(b.middle, lines[0].style.Width(lines[0].words)+4, below-1, under))
+		default:
+			at = below
+			for i := range lines {
+				lines[i].style.Color = inkOn(b.bar)
+			}
+		}
 	}
-	at, tall := reach+3, vg.Length(size+1)
-	if share > 0 {
-		tall *= 2
+	for _, l := range lines {
+		if wide := l.style.Width(l.words); wide > b.width*1.12 {
+			l.style.Font.Size = max(7, l.style.Font.Size*b.width*1.12/wide)
+		}
+		c.FillText(centered(l.style), vg.Point{X: b.middle, Y: at}, l.words)
+		at += leading
 	}
-	if limit > at-2 && limit < at+tall { // the limit's dashes are in the way
-		at = limit + 3
+}
+
+func rectangle(middle, width, low, high vg.Length) []vg.Point {
+	return []vg.Point{{X: middle - width/2, Y: low}, {X: middle - width/2, Y: high}, {X: middle + width/2, Y: high}, {X: middle + width/2, Y: low}}
+}
+
+// inkOn is what can be read on a coloured ground: white, or the ink on a light one.
+func inkOn(ground color.RGBA) color.Color {
+	if 299*int(ground.R)+587*int(ground.G)+114*int(ground.B) > 150_000 {
+		return ink
 	}
-	words := m.f.short(pt.Value)
-	c.FillText(fits(style(size, ink, false), words), vg.Point{X: middle, Y: at}, words)
-	if share > 0 {
-		words := percent(share)
-		c.FillText(fits(style(size-1, inkSoft, true), words), vg.Point{X: middle, Y: at + size + 1.5}, words)
-	}
+	return color.White
 }
 
 // short writes a value for the top of a bar: on a linear axis the unit is in the axis label.

@@ -172,6 +172,37 @@ func TestEveryBarHasItsShareAsFarAboveItsValue(t *testing.T) {
 	}
 }
 
+// Above the limit's dashes a value would be read as the limit's own.
+func TestAValueStandsOnItsOwnSideOfTheLimit(t *testing.T) {
+	dashes := regexp.MustCompile(`<path d="M[0-9.]+,([0-9.]+)L[0-9.]+,[0-9.]+" style="[^"]*stroke-dasharray`)
+	for _, c := range []struct {
+		value, limit float64
+		logarithmic  bool
+		words        string
+	}{
+		{48, 50, false, "48"},
+		{48, 56, false, "48"},
+		{6, 7, false, "6, 86.%"}, // no room for two lines
+		{48, 60, true, "48"},
+		{40, 75, true, "40"},
+	} {
+		f := &Figure{Kind: Bars, Title: "t", Y: Axis{Label: "y", Log: c.logarithmic}, Categories: []Category{{"a", 0}}, Limit: &Limit{"loop", [][]float64{{c.limit, 60}}},
+			Series: []Series{{"close below", []Point{few(c.value)}}, {"far below", []Point{few(1)}}}}
+		svg, err := f.SVG()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, down := textAt(t, svg, c.words)
+		limits := dashes.FindAllSubmatch(svg, -1) // of the legend, and of the two bars
+		if len(limits) != 3 {
+			t.Fatalf("%d dashed lines", len(limits))
+		}
+		if up, err := strconv.ParseFloat(string(limits[1][1]), 64); err != nil || -down > up {
+			t.Errorf("logarithmic %t, limit %g: the value stands %.1f points high, the limit %.1f (%v)", c.logarithmic, c.limit, -down, up, err)
+		}
+	}
+}
+
 // A single category lies at the axis' middle, and the axis' title is centred below it.
 func TestTheTitleOfTheXAxisIsCentred(t *testing.T) {
 	f := &Figure{Kind: Bars, Title: "t", X: Axis{Label: "a rather long title of an axis"}, Categories: []Category{{"only", 0}}, Series: []Series{{"s", []Point{few(5)}}}}
