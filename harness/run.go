@@ -107,6 +107,7 @@ func prepare(ctx context.Context, spec *experiments.Spec, o Options) (dir string
 		if !errors.Is(err, os.ErrNotExist) {
 			return "", nil, nil, err
 		}
+		fmt.Fprintf(o.Log, "%s: nothing to go on with under %s, so it begins anew\n", spec.Name, o.Root)
 	}
 	plan := result.Plan{Experiment: spec.Name, Size: o.Size, Set: o.Set, Command: o.Command}
 	sized, err = plan.Apply(spec)

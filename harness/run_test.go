@@ -157,6 +157,16 @@ func TestAResumedRunEndsAsOneThatWasNotStopped(t *testing.T) {
 	}
 }
 
+func TestAResumeWithNothingToGoOnWithSaysSo(t *testing.T) {
+	var said bytes.Buffer
+	o := testOptions(t)
+	o.Resume, o.Log = true, &said
+	out, err := Run(t.Context(), parse(t, testSpec), o)
+	if err != nil || !strings.Contains(said.String(), "nothing to go on with under "+o.Root) {
+		t.Errorf("%+v, %v, said:\n%s", out, err, &said)
+	}
+}
+
 // tear cuts the last line as a kill in the middle of a write would, at half its length; the sample is lost.
 func tear(t *testing.T, name string) {
 	t.Helper()

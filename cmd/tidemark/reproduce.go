@@ -99,10 +99,7 @@ func commandLine() string {
 		if arg == "--resume" {
 			continue
 		}
-		if strings.ContainsAny(arg, " \t'\"$&|;<>()*?[]#~`\\") {
-			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-		}
-		words = append(words, arg)
+		words = append(words, result.ShellWord(arg))
 	}
 	return strings.Join(words, " ")
 }

@@ -70,7 +70,7 @@ func (r *run) timeline(def experiments.Figure) *plots.Timeline {
 	q := quantityOf(def.Metric)
 	f := &plots.Timeline{
 		Title: def.Title, Subtitle: def.Subtitle, Y: plots.Axis{Label: cmp.Or(def.YLabel, q.name), Unit: q.unit},
-		Source: fmt.Sprintf("One repeat of %d · tidemark run %s · commit %s · %s", r.summary.Repeats, r.spec.Name, r.env.Commit, r.env.Machine()),
+		Source: fmt.Sprintf("One repeat of %d · %s · commit %s · %s", r.summary.Repeats, r.plan.Alone(), r.env.Commit, r.env.Machine()),
 	}
 	series := []string{""}
 	if def.Series != "" {
@@ -245,5 +245,5 @@ func (r *run) source() string {
 	case r.summary.Repeats < stat.IntervalRepeats:
 		what = fmt.Sprintf("Median of %d repeats, each a ring: too few for intervals", r.summary.Repeats)
 	}
-	return fmt.Sprintf("%s · tidemark run %s · commit %s · %s", what, r.spec.Name, r.env.Commit, r.env.Machine())
+	return fmt.Sprintf("%s · %s · commit %s · %s", what, r.plan.Alone(), r.env.Commit, r.env.Machine())
 }

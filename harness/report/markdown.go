@@ -39,8 +39,16 @@ func (r *run) markdown() string {
 		fmt.Fprintf(&b, "- %s: %s\n", row[0], escape(row[1]))
 	}
 	fmt.Fprintf(&b, "\n## Once more\n\n```\n%s\n```\n\nEvery repeat is a line of [%s](%s); `benchstat` reads [%s](%s); the numbers of this page are in [%s](%s).\n",
-		r.plan.Command, result.SamplesFile, result.SamplesFile, result.BenchFile, result.BenchFile, result.SummaryFile, result.SummaryFile)
+		strings.Join(r.commands(), "\n"), result.SamplesFile, result.SamplesFile, result.BenchFile, result.BenchFile, result.SummaryFile, result.SummaryFile)
 	return b.String()
+}
+
+// commands make the run once more: as it was made and, where that made others too, alone.
+func (r *run) commands() []string {
+	if made := r.plan.Command; strings.HasPrefix(made, "tidemark run ") {
+		return []string{made}
+	}
+	return []string{r.plan.Command, r.plan.Alone() + "   # this experiment alone"}
 }
 
 func (r *run) markdownVerdicts(b *strings.Builder) {

@@ -92,7 +92,7 @@ func (r *run) page() ([]byte, error) {
 	var b bytes.Buffer
 	err := pageTemplate.Execute(&b, map[string]any{
 		"CSS": template.CSS(css), "Name": r.spec.Name, "S": r.summary, "Verdicts": verdictRows(r.summary), "Figures": inline(r.figures),
-		"Header": header, "Factors": len(r.spec.Factors()), "Rows": rows, "CellWarnings": r.cellWarnings(), "Environment": r.environmentRows(), "Command": r.plan.Command,
+		"Header": header, "Factors": len(r.spec.Factors()), "Rows": rows, "CellWarnings": r.cellWarnings(), "Environment": r.environmentRows(), "Commands": r.commands(),
 		"Files": []string{result.SamplesFile, result.SummaryFile, result.BenchFile, result.SpecFile, result.EnvironmentFile, result.ReportFile},
 		"Size":  r.sizeText(), "Machine": r.env.Machine(), "Commit": r.env.Commit,
 	})

@@ -336,3 +336,16 @@ func TestCompareFindsWhatChangedAndSaysWhatElseDiffers(t *testing.T) {
 		}
 	}
 }
+
+// A run of "tidemark reproduce" says also how it is made without the others.
+func TestOnceMoreNamesTheExperimentAlone(t *testing.T) {
+	for command, want := range map[string]string{
+		"tidemark reproduce --quick":         "tidemark reproduce --quick\ntidemark run flush --quick   # this experiment alone",
+		"tidemark run flush --quick --out x": "tidemark run flush --quick --out x",
+	} {
+		r := &run{plan: result.Plan{Experiment: "flush", Size: experiments.SizeQuick, Command: command}}
+		if got := strings.Join(r.commands(), "\n"); got != want {
+			t.Errorf("%s:\n%s", command, got)
+		}
+	}
+}

@@ -129,6 +129,32 @@ func (p Plan) Apply(spec *experiments.Spec) (*experiments.Spec, error) {
 }
 
 // text is the plan as a person reads it and parsePlan too: the command, then key: value lines.
+// Alone is the command that makes this run again without the others that its
+// own command made, where it was "tidemark reproduce".
+func (p Plan) Alone() string {
+	words := []string{"tidemark", "run", p.Experiment}
+	for word := range strings.FieldsSeq(p.Command) {
+		if base := filepath.Base(word); base == p.Experiment+".toml" { // a file of the user's
+			words[2] = base
+		}
+	}
+	if p.Size != experiments.SizeDefault {
+		words = append(words, "--"+string(p.Size))
+	}
+	for _, set := range p.Set {
+		words = append(words, "--set", ShellWord(set))
+	}
+	return strings.Join(words, " ")
+}
+
+// ShellWord quotes an argument where a shell would not leave it as it is.
+func ShellWord(arg string) string {
+	if arg != "" && !strings.ContainsAny(arg, " \t\n'\"$&|;<>()*?[]#~`\\") {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}
+
 func (p Plan) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nexperiment: %s\nsize: %s\n", p.Command, p.Experiment, p.Size)

@@ -221,6 +221,20 @@ func TestAPlanIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+func TestAPlanSaysHowItIsRunAlone(t *testing.T) {
+	for want, p := range map[string]Plan{
+		"tidemark run flush":                             {Size: experiments.SizeDefault, Command: "tidemark reproduce --out results"},
+		"tidemark run flush --quick":                     {Size: experiments.SizeQuick, Command: "tidemark reproduce --quick"},
+		"tidemark run flush --full --set 'acks=a b'":     {Size: experiments.SizeFull, Set: []string{"acks=a b"}, Command: "tidemark reproduce --full --set 'acks=a b'"},
+		"tidemark run flush.toml --set acks=1 --set x=y": {Size: experiments.SizeDefault, Set: []string{"acks=1", "x=y"}, Command: "tidemark run ../mine/flush.toml --set acks=1 --set x=y"},
+	} {
+		p.Experiment = "flush"
+		if got := p.Alone(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 func TestLatencyLogsKeepEachRepeatAndTheLastOfTwo(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, LatencyDir), 0o755); err != nil {
