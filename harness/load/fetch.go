@@ -240,10 +240,10 @@ func (x *fetchExchange) walk(b []byte) (bytes, records, after int64, err error) 
 // 2+n, partitions 4, index 4, error 2, high watermark 8, last stable offset 8,
 // log start 8, aborted 4+16·n, preferred replica 4, records 4+n.
 func (x *fetchExchange) parse(frame []byte) (batches []byte, high int64, err error) {
-	short := fmt.Errorf("load: a fetch answer of %d bytes is cut short", len(frame))
+	short := func() error { return fmt.Errorf("load: a fetch answer of %d bytes is cut short", len(frame)) }
 	at := 4 + 4 + 2 + 4 + 4
 	if len(frame) < at {
-		return nil, 0, short
+		return nil, 0, short()
 	}
 	if got := binary.BigEndian.Uint32(frame); got != x.received {
 		return nil, 0, fmt.Errorf("load: answer %d came where %d was due", got, x.received)
@@ -254,7 +254,7 @@ func (x *fetchExchange) parse(frame []byte) (batches []byte, high int64, err err
 	at += 2 + len(x.r.Topic) + 4
 	f := frame[min(at, len(frame)):]
 	if len(f) < 4+2+24+4+4+4 {
-		return nil, 0, short
+		return nil, 0, short()
 	}
 	if err := kerr.ErrorForCode(int16(binary.BigEndian.Uint16(f[4:]))); err != nil {
 		return nil, 0, fmt.Errorf("load: fetch %s-%d from offset %d: %w", x.r.Topic, x.partition, x.next, err)
@@ -263,13 +263,13 @@ func (x *fetchExchange) parse(frame []byte) (batches []byte, high int64, err err
 	aborted := max(0, int(int32(binary.BigEndian.Uint32(f[30:]))))
 	f = f[34:]
 	if skip := 16*aborted + 4 + 4; aborted > len(f) || len(f) < skip {
-		return nil, 0, short
+		return nil, 0, short()
 	} else if f = f[skip-4:]; int32(binary.BigEndian.Uint32(f)) <= 0 {
 		return nil, high, nil
 	}
 	n := int(int32(binary.BigEndian.Uint32(f)))
 	if n > len(f)-4 {
-		return nil, 0, short
+		return nil, 0, short()
 	}
 	return f[4 : 4+n], high, nil
 }

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"compress/flate"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-log/tidemark/storage/record"
 )
@@ -352,6 +355,46 @@ func TestARateIsSharedByTheConnections(t *testing.T) {
 	for _, interval := range intervals {
 		if one != 10*time.Millisecond || interval != 4*one {
 			t.Errorf("a connection of four sends every %s, a lone one every %s; want 40 ms and 10", interval, one)
+		}
+	}
+}
+
+// What a driver does for itself between an answer and the next request counts as the broker's time.
+func TestARawExchangeAllocatesNothing(t *testing.T) {
+	f := &fake{}
+	f.fill(t, small, 4)
+	asked := kmsg.NewPtrFetchRequest()
+	asked.Topics = []kmsg.FetchRequestTopic{{Topic: "t", Partitions: []kmsg.FetchRequestTopicPartition{{PartitionMaxBytes: 1 << 20}}}}
+	fetched := f.fetch(asked)
+	fetched.SetVersion(fetchVersion)
+	fetch := newFetchExchange(&RawFetch{Topic: "t", FetchBytes: 1 << 20, Loop: true}, 0)
+
+	sent := kmsg.NewPtrProduceRequest()
+	sent.Topics = []kmsg.ProduceRequestTopic{{Topic: "t", Partitions: []kmsg.ProduceRequestTopicPartition{{Records: prepare(t, small, 1)[0].Bytes}}}}
+	produced := f.produce(sent)
+	produced.SetVersion(produceVersion)
+	produce := newProduceExchange(&RawProduce{Topic: "t", Acks: 1, Batches: prepare(t, small, 4)}, []int32{0})
+
+	for name, c := range map[string]struct {
+		x      exchange
+		answer []byte
+	}{
+		"fetch":   {fetch, fetched.AppendTo(make([]byte, 4))},
+		"produce": {produce, produced.AppendTo(make([]byte, 4))},
+	} {
+		round := uint32(0)
+		n := testing.AllocsPerRun(100, func() {
+			if c.x.request() == nil {
+				t.Fatalf("%s: no request %d", name, round)
+			}
+			binary.BigEndian.PutUint32(c.answer, round)
+			round++
+			if bytes, _, err := c.x.answer(c.answer); bytes == 0 || err != nil {
+				t.Fatalf("%s: answer %d: %d bytes, %v", name, round, bytes, err)
+			}
+		})
+		if n > 0 {
+			t.Errorf("%s: %.1f allocations for a request and its answer", name, n)
 		}
 	}
 }
