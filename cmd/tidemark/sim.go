@@ -228,7 +228,7 @@ func writeViolation(w io.Writer, r sim.Result, o sim.Options) {
 		again += " --plant " + o.Plant
 	}
 	if o.Entry != nil {
-		again += " --entry " + o.Entry.Entry
+		again += " --entry " + entryName(o.Entry)
 		if !o.Bug {
 			again += " --fixed-only"
 		}

@@ -67,9 +67,18 @@ func entryScenario(id string) (*experiments.Scenario, error) {
 	return all[0].Scenario, nil
 }
 
+// entryName is what --entry calls a scenario by: its entry or, of one that is not the entry's first, its own name.
+func entryName(s *experiments.Scenario) string {
+	if first, err := entryScenario(s.Entry); err == nil && first.Name != s.Name {
+		return s.Name
+	}
+	return s.Entry
+}
+
 // entrySweep is one entry's part of a sweep.
 type entrySweep struct {
 	sim.Hunted
+	name string        // for --entry
 	Took time.Duration `json:"took_ns"`
 }
 
@@ -93,7 +102,7 @@ func (e *entryFlags) sweep(ctx context.Context, s sim.Sweep, out, progress io.Wr
 		began := time.Now()
 		h := sim.Hunt{Entry: one, From: s.From, To: s.To, Hits: e.hits, Fixed: e.fixed}
 		h.Each = func(sim.Result) bool { bar.step(); return ctx.Err() != nil }
-		all = append(all, entrySweep{h.Run(), time.Since(began)})
+		all = append(all, entrySweep{h.Run(), entryName(one), time.Since(began)})
 		bar.entry(all[len(all)-1])
 		if ctx.Err() != nil {
 			break
@@ -169,7 +178,7 @@ func (e *entryFlags) writeOne(out io.Writer, h entrySweep) {
 	for _, hit := range h.Hits {
 		virtual += hit.Virtual
 		fmt.Fprintf(out, "seed %d, the %d. after the one before, %.0f simulated seconds: %s\n", hit.Seed, hit.Seeds, hit.Virtual.Seconds(), hit.Violation)
-		fmt.Fprintf(out, "again: tidemark sim run --seed %d --entry %s --trace\n", hit.Seed, h.Entry)
+		fmt.Fprintf(out, "again: tidemark sim run --seed %d --entry %s --trace\n", hit.Seed, h.name)
 	}
 	fmt.Fprintf(out, "%s in %.1f s: %d found it\n", words.Count(h.Runs, "seed"), h.Took.Seconds(), len(h.Hits))
 	if len(h.Others) > 0 {

@@ -7,15 +7,20 @@ import (
 )
 
 func TestASweepOfAnEntryTellsTheSeedAndHowToSeeItAgain(t *testing.T) {
-	out, err := simulate("sweep", "--entry", "B1", "--seeds", "1-20")
-	if err != nil || !strings.Contains(out, "entry B1: truncate-by-epoch; one of S4, S5 must break") || !strings.Contains(out, "again: tidemark sim run --seed ") {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	_, again, _ := strings.Cut(out, "again: tidemark sim ")
-	again, _, _ = strings.Cut(again, " --trace")
-	out, err = simulate(strings.Fields(again)...)
-	if err == nil || !strings.Contains(out, "VIOLATION, seed ") || !strings.Contains(out, again) {
-		t.Errorf("%s: %v\n%s", again, err, out)
+	for entry, head := range map[string]string{
+		"B1":                       "entry B1: truncate-by-epoch; one of S4, S5 must break",
+		"a6-last-replica-standing": "entry A6: elr, fence-before-reregister; one of S4, S28 must break", // the second of its entry
+	} {
+		out, err := simulate("sweep", "--entry", entry, "--seeds", "1-20")
+		if err != nil || !strings.Contains(out, head) || !strings.Contains(out, "again: tidemark sim run --seed ") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		_, again, _ := strings.Cut(out, "again: tidemark sim ")
+		again, _, _ = strings.Cut(again, " --trace")
+		out, err = simulate(strings.Fields(again)...)
+		if err == nil || !strings.Contains(out, "VIOLATION, seed ") || !strings.Contains(out, again) {
+			t.Errorf("%s: %v\n%s", again, err, out)
+		}
 	}
 }
 
