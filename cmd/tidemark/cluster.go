@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/tidemark-log/tidemark/broker"
 	"github.com/tidemark-log/tidemark/broker/coord"
 	"github.com/tidemark-log/tidemark/harness/sut"
+	"github.com/tidemark-log/tidemark/internal/words"
 )
 
 func init() { commands = append(commands, clusterCommand) }
@@ -107,7 +107,7 @@ func runCluster(ctx context.Context, spec sut.ClusterSpec) error {
 			if err != nil {
 				return errors.Join(err, c.StopLiving())
 			}
-			again := shellCommand(spec.Binary, c.Brokers[e.Broker-1].Args())
+			again := words.Command(append([]string{spec.Binary}, c.Brokers[e.Broker-1].Args()...)...)
 			fmt.Fprintf(os.Stderr, "tidemark: broker %d (pid %d) has ended (%s); the others go on; to start it again: %s\n",
 				e.Broker, e.Process.PID(), howEnded(e.Process), again)
 		}
@@ -164,16 +164,3 @@ func reachable(zookeeper string) (err error) {
 	}
 	return err
 }
-
-// shellCommand writes a command as a shell reads it.
-func shellCommand(path string, args []string) string {
-	words := append([]string{path}, args...)
-	for i, w := range words {
-		if !plainWord.MatchString(w) {
-			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(words, " ")
-}
-
-var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)

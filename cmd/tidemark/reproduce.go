@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-log/tidemark/harness/report"
 	"github.com/tidemark-log/tidemark/harness/result"
 	"github.com/tidemark-log/tidemark/harness/workload"
+	"github.com/tidemark-log/tidemark/internal/words"
 )
 
 func init() { commands = append(commands, reproduceCommand) }
@@ -94,14 +95,14 @@ func (f *runFlags) options() (harness.Options, error) {
 
 // commandLine is what the user typed, with the program's plain name.
 func commandLine() string {
-	words := []string{"tidemark"}
+	args := []string{"tidemark"}
 	for _, arg := range os.Args[1:] {
 		if arg == "--resume" {
 			continue
 		}
-		words = append(words, result.ShellWord(arg))
+		args = append(args, arg)
 	}
-	return strings.Join(words, " ")
+	return words.Command(args...)
 }
 
 // runAndTell runs experiments and says where to read what came out.

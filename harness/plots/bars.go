@@ -53,13 +53,13 @@ func (m marks) bar(c draw.Canvas, y func(float64) vg.Length, category, series in
 		c.FillPolygon(ink, rectangle(middle, width, base, top))
 		m.interval(c, middle, y, pt, color.RGBA{0x1F, 0x23, 0x28, 0xFF})
 	}
-	drawn := m.extent(y, pt)
+	drawn := m.extent(y, base, pt)
 	limit := m.limitMark(c, y, category, series, middle, slot)
 	m.barLabels(c, barText{value: f.short(pt.Value), share: f.share(category, series), middle: middle, width: width, base: base, drawn: drawn, limit: limit, bar: ink})
 }
 
 // extent is between which heights a bar's end, its interval and its repeats are drawn.
-func (m marks) extent(y func(float64) vg.Length, pt Point) (e vertical) {
+func (m marks) extent(y func(float64) vg.Length, base vg.Length, pt Point) (e vertical) {
 	e.low, e.high = y(pt.Value), y(pt.Value)
 	add := func(v float64, radius vg.Length) {
 		if m.f.drawable(v) {
@@ -70,6 +70,9 @@ func (m marks) extent(y func(float64) vg.Length, pt Point) (e vertical) {
 		add(pt.Value, 4)
 	}
 	if pt.HasInterval() {
+		if !m.f.drawable(pt.Lo) { // down to zero, which a logarithmic axis does not reach
+			e.low = base
+		}
 		add(pt.Lo, 0)
 		add(pt.Hi, 0)
 	} else if len(pt.Samples) > 1 {

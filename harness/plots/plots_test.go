@@ -203,6 +203,25 @@ func TestAValueStandsOnItsOwnSideOfTheLimit(t *testing.T) {
 	}
 }
 
+// Where an interval reaches down to zero, which a logarithmic axis has no place for, it covers all that is below the point.
+func TestNoWordsStandOnAnInterval(t *testing.T) {
+	to := func(low float64) *Figure {
+		return &Figure{Kind: Bars, Title: "t", Y: Axis{Label: "y", Log: true}, Categories: []Category{{"a", 0}}, Limit: &Limit{"loop", [][]float64{{75, 60}}},
+			Series: []Series{{"s", []Point{{Estimate: stat.Estimate{Value: 40, Lo: low, Hi: 41, N: 10}}}}, {"far below", []Point{few(1)}}}}
+	}
+	height := map[float64]float64{}
+	for _, low := range []float64{39, 0} {
+		svg, err := to(low).SVG()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, height[low] = textAt(t, svg, "40")
+	}
+	if height[0] >= height[39] { // heights grow downwards
+		t.Errorf("40 stands at %.1f on its interval, and at %.1f below one that is short", height[0], height[39])
+	}
+}
+
 // A single category lies at the axis' middle, and the axis' title is centred below it.
 func TestTheTitleOfTheXAxisIsCentred(t *testing.T) {
 	f := &Figure{Kind: Bars, Title: "t", X: Axis{Label: "a rather long title of an axis"}, Categories: []Category{{"only", 0}}, Series: []Series{{"s", []Point{few(5)}}}}

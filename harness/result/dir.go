@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tidemark-log/tidemark/experiments"
+	"github.com/tidemark-log/tidemark/internal/words"
 )
 
 // The files of a run's directory.
@@ -128,33 +129,25 @@ func (p Plan) Apply(spec *experiments.Spec) (*experiments.Spec, error) {
 	return sized, nil
 }
 
-// text is the plan as a person reads it and parsePlan too: the command, then key: value lines.
 // Alone is the command that makes this run again without the others that its
-// own command made, where it was "tidemark reproduce".
+// own command made, where it was "tidemark reproduce". A file of the user's is named without its directory.
 func (p Plan) Alone() string {
-	words := []string{"tidemark", "run", p.Experiment}
+	args := []string{"tidemark", "run", p.Experiment}
 	for word := range strings.FieldsSeq(p.Command) {
-		if base := filepath.Base(word); base == p.Experiment+".toml" { // a file of the user's
-			words[2] = base
+		if base := filepath.Base(word); base == p.Experiment+".toml" {
+			args[2] = base
 		}
 	}
 	if p.Size != experiments.SizeDefault {
-		words = append(words, "--"+string(p.Size))
+		args = append(args, "--"+string(p.Size))
 	}
 	for _, set := range p.Set {
-		words = append(words, "--set", ShellWord(set))
+		args = append(args, "--set", set)
 	}
-	return strings.Join(words, " ")
+	return words.Command(args...)
 }
 
-// ShellWord quotes an argument where a shell would not leave it as it is.
-func ShellWord(arg string) string {
-	if arg != "" && !strings.ContainsAny(arg, " \t\n'\"$&|;<>()*?[]#~`\\") {
-		return arg
-	}
-	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-}
-
+// text is the plan as a person reads it and parsePlan too: the command, then key: value lines.
 func (p Plan) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nexperiment: %s\nsize: %s\n", p.Command, p.Experiment, p.Size)

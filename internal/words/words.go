@@ -1,7 +1,11 @@
-// Package words puts numbers into sentences.
+// Package words puts numbers into sentences, and commands onto a line.
 package words
 
-import "fmt"
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
 
 // Count writes how many there are of a thing, in the form that the number asks
 // for: "1 batch", "2 batches", "0 entries". thing is the singular.
@@ -20,3 +24,16 @@ func Count[N int | int64](n N, thing string) string {
 	}
 	return fmt.Sprintf("%d %s", n, thing)
 }
+
+// Command writes a command as a shell reads it: what is more than plain letters is quoted.
+func Command(args ...string) string {
+	words := make([]string, len(args))
+	for i, w := range args {
+		if words[i] = w; !plain.MatchString(w) {
+			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)

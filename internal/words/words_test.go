@@ -1,6 +1,11 @@
 package words
 
-import "testing"
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
 
 func TestOneThingIsNotWrittenAsMany(t *testing.T) {
 	for want, got := range map[string]string{
@@ -10,5 +15,16 @@ func TestOneThingIsNotWrittenAsMany(t *testing.T) {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+func TestAShellReadsACommandAsItWas(t *testing.T) {
+	want := []string{"/a b/c", "--set", "x=1,2", "it's", "", "$HOME", "a|b", "{a,b}", "!!", "~", "ä"}
+	out, err := exec.Command("sh", "-c", `printf '%s\n' `+Command(want...)).Output()
+	if got := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n"); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+	if got := Command("tidemark", "run", "flush", "--set", "acks=1"); got != "tidemark run flush --set acks=1" {
+		t.Errorf("%s: quoted without need", got)
 	}
 }
